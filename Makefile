@@ -1,0 +1,47 @@
+# weir: two commands do all set-up on a machine that has Go.
+#   make demo   a wrapped server, hit by real clients
+#   make test   every test of every module, under the race detector
+
+GO          ?= go
+STATICCHECK  = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK  = golang.org/x/vuln/cmd/govulncheck@v1.9.0
+MODULES      = . examples
+FUZZTIME    ?= 20s
+BENCHTIME   ?= 1s
+
+.PHONY: demo pki test test-quick lint bench fuzz soak
+
+demo:
+	cd examples && $(GO) run ./quickstart
+
+# The ACME example: pebble behind the limiter, two real clients.
+pki:
+	cd examples && $(GO) run ./pki
+
+# cgo is what the race detector needs; without a C compiler the tests run
+# without it and say so.
+RACE := $(shell command -v $$($(GO) env CC) >/dev/null 2>&1 && echo -race)
+test:
+	@test -n "$(RACE)" || echo "no C compiler: running without the race detector (apt-get install gcc)"
+	@for m in $(MODULES); do (cd $$m && echo "== $$m" && $(GO) test $(RACE) -shuffle=on -timeout 9m ./...) || exit 1; done
+	@echo "== allocation budgets (without the race detector)" && $(GO) test -run 'Alloc' ./...
+
+test-quick:
+	$(GO) test ./...
+
+lint:
+	@for m in $(MODULES); do (cd $$m && echo "== lint $$m" && \
+		{ fmt=$$(gofmt -l .); test -z "$$fmt" || { echo "gofmt would change:"; echo "$$fmt"; exit 1; }; } && \
+		$(GO) mod tidy -diff && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) run $(GOVULNCHECK) ./...) || exit 1; done
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -cpu 1,2 ./...
+
+# Each fuzz target for FUZZTIME; findings land in testdata and become tests.
+fuzz:
+	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+		echo "== $$p $$f" && $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x $$p || exit 1; done; done
+
+# Everything many times over, looking for what happens rarely.
+soak:
+	$(GO) test $(RACE) -shuffle=on -count 20 -timeout 60m ./...

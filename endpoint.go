@@ -1,0 +1,127 @@
+package weir
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/weir-go/weir/store"
+)
+
+// Class is the one low-cardinality word for a kind of request, used in
+// configuration, metrics and logs: lower-case letters, digits and _.
+type Class string
+
+// Kind is the protocol an endpoint speaks. It chooses the document a refusal
+// is written as, and where an account is looked for.
+type Kind string
+
+// The kinds. The zero Kind is [KindAPI].
+const (
+	KindACME Kind = "acme" // RFC 8555; the account is the kid of the request's JWS
+	KindOCSP Kind = "ocsp" // RFC 6960
+	KindCRL  Kind = "crl"
+	KindEST  Kind = "est" // RFC 7030; the account is the HTTP Basic user
+	KindSCEP Kind = "scep"
+	KindAPI  Kind = "api"  // problem+json, or HTML to who asks for it
+	KindPage Kind = "page" // HTML, or problem+json to who asks for it
+	KindS3   Kind = "s3"
+)
+
+// Mode says what a request does when its guard has no free slot.
+type Mode string
+
+// The modes. The zero Mode is [ModeWait].
+const (
+	ModeWait Mode = "wait" // queue, at most the guard's AcquireTimeout
+	ModeFail Mode = "fail" // be refused at once
+)
+
+// Endpoint gives the requests that match Pattern a class, and says how the
+// class is treated. Several endpoints may share a class; they must then agree
+// on everything but the pattern.
+type Endpoint struct {
+	// Pattern is a net/http.ServeMux pattern, such as "POST /acme/new-order".
+	// Empty: the class is used through [Limiter.Protect] only.
+	Pattern string `json:"pattern" yaml:"pattern" toml:"pattern"`
+	Class   Class  `json:"class" yaml:"class" toml:"class"`
+	Kind    Kind   `json:"kind,omitempty" yaml:"kind,omitempty" toml:"kind,omitempty"` // default "api"
+	// Cost is what one request takes from each tier, in tokens. 0 means 1.
+	Cost float64 `json:"cost,omitempty" yaml:"cost,omitempty" toml:"cost,omitempty"`
+	// Guard names the guard in Config.Guards; empty: none.
+	Guard string `json:"guard,omitempty" yaml:"guard,omitempty" toml:"guard,omitempty"`
+	Mode  Mode   `json:"mode,omitempty" yaml:"mode,omitempty" toml:"mode,omitempty"` // default "wait"
+	// MaxWait replaces the tiers' MaxWait for this class; nil inherits it.
+	MaxWait *Duration `json:"max_wait,omitempty" yaml:"max_wait,omitempty" toml:"max_wait,omitempty"`
+	// Limits gives the class buckets of its own in the tiers it names, instead
+	// of a share in the common ones: generous ones for what must hardly ever
+	// be refused (a refused new-nonce ends nearly every ACME client's run,
+	// requirement R7). A zero Limit takes the class out of that tier.
+	Limits map[string]Limit `json:"limits,omitempty" yaml:"limits,omitempty" toml:"limits,omitempty"`
+}
+
+// sameBut reports whether two endpoints differ in nothing but their pattern.
+func (e Endpoint) sameBut(f Endpoint) bool {
+	if len(e.Limits) != len(f.Limits) {
+		return false
+	}
+	for tier, l := range e.Limits {
+		if m, ok := f.Limits[tier]; !ok || m != l {
+			return false
+		}
+	}
+	sameWait := e.MaxWait == f.MaxWait || e.MaxWait != nil && f.MaxWait != nil && *e.MaxWait == *f.MaxWait
+	return sameWait && e.Class == f.Class && e.Kind == f.Kind && e.Cost == f.Cost && e.Guard == f.Guard && e.Mode == f.Mode
+}
+
+// classPolicy is everything a request of one class needs to know, resolved
+// when the configuration is compiled.
+type classPolicy struct {
+	name    Class
+	kind    Kind
+	exempt  bool
+	uses    []tierUse // the tiers it spends from, identity tiers last
+	network int       // uses[:network] need no identity, so no body
+	guard   *Guard
+	mode    Mode
+	count   *classCounts
+}
+
+// tierUse is one class's use of one tier.
+type tierUse struct {
+	tier      *tier
+	scope     string // the tier's own, or the class's where it has buckets of its own
+	limit     store.Limit
+	cost      float64
+	shadow    bool
+	maxWait   time.Duration
+	overrides bool      // the tier's overrides apply
+	refusals  *refusals // of this class by this tier
+}
+
+// ServeHTTP makes a class a http.Handler, so that a ServeMux can carry it. It
+// is never called.
+func (*classPolicy) ServeHTTP(http.ResponseWriter, *http.Request) {}
+
+// endpoints finds the class of a request: a real ServeMux does the matching.
+type endpoints struct {
+	mux       *http.ServeMux // nil: no patterns
+	byPattern map[string]*classPolicy
+	fallback  *classPolicy // may be nil
+}
+
+// of returns the request's class, or nil if it has none. Where the mux would
+// redirect (a path that is not clean) the request still has the class of the
+// pattern it would be sent to: the handler behind may clean paths too.
+func (e *endpoints) of(r *http.Request) *classPolicy {
+	if e.mux == nil {
+		return e.fallback
+	}
+	h, pattern := e.mux.Handler(r)
+	if c, ok := h.(*classPolicy); ok {
+		return c
+	}
+	if c := e.byPattern[pattern]; c != nil {
+		return c
+	}
+	return e.fallback
+}

@@ -1,0 +1,136 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/problem"
+)
+
+// The errors of [Guard.Acquire]. Compare with errors.Is.
+var (
+	ErrQueueFull = errors.New("weir: guard: queue full")
+	ErrTimeout   = errors.New("weir: guard: no slot within the acquire timeout")
+	ErrCanceled  = errors.New("weir: guard: canceled while waiting for a slot")
+)
+
+// Guard bounds how much work is in flight at once in front of something that
+// can do only so much: an HSM's sessions, a signer, a pool (requirements
+// G1–G4). Up to MaxInFlight hold a slot, up to MaxQueue wait in order of
+// arrival, the rest is shed at once. Get one from [Limiter.Guard]; it stays
+// the same through every Reload, which resizes it. Safe for concurrent use.
+type Guard struct {
+	name string
+	l    *Limiter
+	gate *gate.Gate // nil: the Limiter is disabled, everything passes
+}
+
+// Acquire takes a slot, waiting at most the AcquireTimeout or until ctx is
+// done (requirement G6). release gives it back; it may be called more than
+// once and from any goroutine. On error release is a function that does
+// nothing, and the error matches [ErrQueueFull], [ErrTimeout] or [ErrCanceled],
+// the last of which also matches ctx's own error.
+func (g *Guard) Acquire(ctx context.Context) (release func(), err error) {
+	p := g.l.policy.Load()
+	if g.gate == nil || !p.on {
+		return func() {}, nil
+	}
+	wait := p.guardWait[g.name]
+	release, err = g.gate.Hold(ctx, wait)
+	if err != nil {
+		k := g.l.counts.class(classDirect)
+		reason := shedReason(err)
+		k.shed[reason].add(1)
+		return release, shedError(reason, err)
+	}
+	return release, nil
+}
+
+// classDirect is the endpoint label of work that did not come through HTTP.
+const classDirect Class = "direct"
+
+func shedReason(err error) int {
+	switch {
+	case errors.Is(err, gate.ErrTimeout):
+		return 1
+	case errors.Is(err, gate.ErrCanceled):
+		return 2
+	}
+	return 0
+}
+
+// guardError is a public sentinel together with what ended the wait.
+type guardError struct{ sentinel, cause error }
+
+func (e *guardError) Error() string   { return e.sentinel.Error() }
+func (e *guardError) Unwrap() []error { return []error{e.sentinel, e.cause} }
+
+func shedError(reason int, err error) error {
+	switch reason {
+	case 0:
+		return ErrQueueFull
+	case 1:
+		return ErrTimeout
+	}
+	return &guardError{ErrCanceled, err}
+}
+
+// Handler holds a slot for as long as next runs, a panic or a hijack included.
+// A request that is inside the same Guard already passes. It is the guard
+// stage alone; [Limiter.Handler] has it built in for classes that name a guard.
+func (g *Guard) Handler(next http.Handler) http.Handler {
+	if g.gate == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v, r := g.l.visit(r)
+		if v == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		g.serve(w, r, v, next)
+	})
+}
+
+// serve runs next in a slot.
+func (g *Guard) serve(w http.ResponseWriter, r *http.Request, v *visit, next http.Handler) {
+	if v.guard.Load() == g { // mounted twice: one request, one slot
+		next.ServeHTTP(w, r)
+		return
+	}
+	wait := v.p.guardWait[g.name]
+	if v.c != nil && v.c.mode == ModeFail {
+		wait = 0
+	}
+	if err := g.gate.Acquire(r.Context(), wait); err != nil {
+		g.shed(w, r, v, err)
+		return
+	}
+	defer g.gate.Release()
+	if v.guard.CompareAndSwap(nil, g) {
+		// Unmarked before the slot goes: what runs on after next has returned
+		// is not inside any more.
+		defer v.guard.Store(nil)
+	}
+	next.ServeHTTP(w, r)
+}
+
+// shed answers a request that got no slot. Its tokens stay spent, so that
+// retries stay limited.
+func (g *Guard) shed(w http.ResponseWriter, r *http.Request, v *visit, err error) {
+	reason := shedReason(err)
+	k, class, kind := g.l.counts.class(classDirect), Class(""), KindAPI
+	if v.c != nil {
+		k, class, kind = v.c.count, v.c.name, v.c.kind
+	}
+	g.l.refused(&k.shed[reason], class, "guard", g.name, shedReasons[reason])
+	g.l.refuse(w, r, v.p, kind, problem.Rejection{
+		Status: http.StatusServiceUnavailable, Reason: shedReasons[reason], Class: string(class),
+		// Whoever waits when this is written has been served or has given up
+		// by then, so a client that comes back meets another queue.
+		RetryAfter: max(time.Second, v.p.guardWait[g.name]),
+	})
+}

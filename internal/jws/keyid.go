@@ -1,0 +1,131 @@
+package jws
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+)
+
+// KeyID returns the account that body names: the "kid" in the protected header
+// of a flattened JWS (RFC 8555 §6.2, RFC 7515 §7.2.2), reduced to the path of
+// that URL as [accountPath] describes. It is safe for concurrent use, keeps
+// nothing of body, and does work linear in its length whatever it holds.
+//
+// Names are compared as the servers compare them: byte for byte after JSON
+// escapes are resolved, so "\u0070rotected" is the protected header and
+// "Protected" is a stranger. This is why encoding/json's Unmarshal does not
+// read the members: it takes "KID" for "kid", and the last of several wins.
+//
+// ok is false, and kid empty, for anything but one unambiguous claim:
+//   - body is not exactly one JSON object: a compact JWS, a byte order mark, a
+//     second value, nesting beyond 64 levels;
+//   - it has "signatures" (a general JWS), or not exactly one "protected";
+//   - the header is not base64 of exactly one JSON object;
+//   - the header has any "jwk", or not exactly one "kid" that is a non-empty
+//     string;
+//   - the kid holds U+FFFD. Decoders put that in the place of invalid UTF-8 and
+//     of half a surrogate pair, which would make one account of many names.
+//
+// The payload is never looked into: there lie the inner JWS of a key change,
+// whose signer is the new key (RFC 8555 §7.3.5), and that of an external
+// account binding, whose kid belongs to another namespace (§7.3.4). The
+// unprotected "header" is ignored too; ACME forbids it. Payload and signature
+// may even be missing: asking for them would hinder nobody, as any bytes serve.
+func KeyID(body []byte) (kid string, ok bool) {
+	protected, ok := protectedHeader(body)
+	if !ok {
+		return "", false
+	}
+	// Room for an ordinary header and kid on the stack; longer ones move to the heap.
+	var headerRoom [512]byte
+	var nameRoom [128]byte
+	header, ok := decodeBase64(headerRoom[:0], protected)
+	if !ok {
+		return "", false
+	}
+	value, ok := keyIDMember(header)
+	if !ok {
+		return "", false
+	}
+	name := unescape(nameRoom[:0], value)
+	if len(name) == 0 || !utf8.Valid(name) || bytes.ContainsRune(name, utf8.RuneError) {
+		return "", false
+	}
+	return accountPath(string(name)), true
+}
+
+// protectedHeader returns what is between the quotes of the one "protected"
+// member of a flattened JWS, JSON escapes and all.
+func protectedHeader(body []byte) (protected []byte, ok bool) {
+	o := openObject(body)
+	for o.next() {
+		switch {
+		case o.is("signatures"):
+			return nil, false
+		case o.is("protected"):
+			text, isString := o.stringValue()
+			if ok || !isString {
+				return nil, false
+			}
+			protected, ok = text, true
+		}
+	}
+	return protected, ok && o.alone()
+}
+
+// keyIDMember returns what is between the quotes of the "kid" of a protected
+// header that has no "jwk" (RFC 8555 §6.2: exactly one of the two).
+func keyIDMember(header []byte) (kid []byte, ok bool) {
+	o := openObject(header)
+	for o.next() {
+		switch {
+		case o.is("jwk"):
+			return nil, false
+		case o.is("kid"):
+			text, isString := o.stringValue()
+			if ok || !isString {
+				return nil, false
+			}
+			kid, ok = text, true
+		}
+	}
+	return kid, ok && o.alone()
+}
+
+// accountPath reduces an account URL to its path, as it is written: no
+// percent-decoding and no cleaning, because servers compare account URLs as
+// strings. Anything that does not begin with "scheme://" is returned whole.
+//
+// Servers that build their own prefix from the Host header (RFC 9110 §7.2)
+// accept one account under as many authorities as a caller cares to send; with
+// the authority kept, each would be an account of its own. Query and fragment
+// go for the same reason. An empty path is "/" (RFC 3986 §6.2.3).
+//
+// net/url is not asked: it refuses some texts (a stray '%', a space) that would
+// then be returned with their authority.
+func accountPath(kid string) string {
+	scheme, rest, found := strings.Cut(kid, "://")
+	if !found || !isScheme(scheme) {
+		return kid
+	}
+	if end := strings.IndexAny(rest, "?#"); end >= 0 {
+		rest = rest[:end]
+	}
+	if start := strings.IndexByte(rest, '/'); start >= 0 {
+		return rest[start:]
+	}
+	return "/"
+}
+
+// isScheme reports whether s is a URI scheme (RFC 3986 §3.1).
+func isScheme(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c|0x20 && c|0x20 <= 'z':
+		case i > 0 && ('0' <= c && c <= '9' || c == '+' || c == '-' || c == '.'):
+		default:
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,279 @@
+package weir
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/internal/clientip"
+	"github.com/weir-go/weir/problem"
+	"github.com/weir-go/weir/store"
+)
+
+// policy is a Config compiled: immutable, loaded once for each request.
+type policy struct {
+	on        bool
+	cfg       Config // with its defaults filled in
+	given     Config // as it was given
+	resolver  *clientip.Resolver
+	endpoints endpoints
+	classes   map[Class]*classPolicy
+	scopes    []scope
+	exempt    identities
+	deny      identities
+	guards    map[string]*Guard
+	guardWait map[string]time.Duration
+	guardSize map[string]int
+	writers   map[Kind]problem.Writer
+}
+
+// scope is one table of buckets in the store.
+type scope struct {
+	name  string // in the store
+	label string // in metrics
+	store.Scope
+}
+
+// identities are networks and accounts on a list.
+type identities struct {
+	networks clientip.Networks
+	accounts map[store.Key]bool
+}
+
+func (id *identities) hasAddr(who *asker) bool {
+	return who.addr.IsValid() && id.networks.Contains(who.addr)
+}
+
+// compile turns a Config into a policy, or reports every fault in it.
+func (l *Limiter) compile(given Config) (*policy, error) {
+	p := &policy{given: given.clone(), guards: map[string]*Guard{}, guardWait: map[string]time.Duration{}, guardSize: map[string]int{}}
+	if !given.Enabled {
+		return p, nil
+	}
+	p.on, p.cfg = true, given.withDefaults()
+	f := &faults{}
+	p.cfg.validate(f)
+	l.validateOptions(&p.cfg, f)
+	l.validateReload(&p.cfg, f)
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	p.resolver, _, _ = p.cfg.ClientIP.resolver()
+	p.exempt = l.identities(p.cfg.Exempt.Networks, p.cfg.Exempt.Accounts)
+	p.deny = l.identities(p.cfg.Deny.Networks, p.cfg.Deny.Accounts)
+	p.writers = writers(l.opts.writers)
+	for name, g := range p.cfg.Guards {
+		p.guards[name], p.guardWait[name] = l.guardNamed(name), time.Duration(g.AcquireTimeout)
+		p.guardSize[name] = g.MaxInFlight
+		if size := l.opts.poolSizes[name]; g.MaxInFlight == 0 && size != nil {
+			p.guardSize[name] = size()
+		}
+	}
+	p.compileClasses(l)
+	return p, nil
+}
+
+// validateOptions finds what the Config needs from the options.
+func (l *Limiter) validateOptions(c *Config, f *faults) {
+	for i, t := range c.Tiers.Custom {
+		if l.opts.keys[t.Name] == nil {
+			f.add(fmt.Sprintf("tiers.custom[%d].name", i), t.Name, ReasonMissing, "the tier has no key function: pass WithKey(%q, …) to New", t.Name)
+		}
+	}
+	for name, g := range c.Guards {
+		if g.MaxInFlight != 0 {
+			continue
+		}
+		path := "guards." + name + ".max_in_flight"
+		if size := l.opts.poolSizes[name]; size == nil {
+			f.add(path, nil, ReasonMissing, "write how many may be at work at once, or pass WithPoolSize(%q, …) to New", name)
+		} else if n := size(); n < 1 {
+			f.add(path, n, ReasonOutOfRange, "the function of WithPoolSize(%q, …) must return at least 1", name)
+		}
+	}
+}
+
+// validateReload finds what may not change any more.
+func (l *Limiter) validateReload(c *Config, f *faults) {
+	if l.bare {
+		f.add("enabled", true, ReasonConflict, "a handler was wired while the Limiter was disabled, so it stands bare: build the Limiter and its handlers anew")
+	}
+	was := l.fixed
+	if was == nil {
+		return
+	}
+	if c.Namespace != was.Namespace {
+		f.add("namespace", c.Namespace, ReasonConflict, "it names metrics and store keys and cannot change at run time: leave it %q, or build a new Limiter", was.Namespace)
+	}
+	if c.Store.Backend != was.Store.Backend {
+		f.add("store.backend", c.Store.Backend, ReasonConflict, "it cannot change at run time: leave it %q, or build a new Limiter", was.Store.Backend)
+	}
+	if c.Store.KeySecret != was.Store.KeySecret {
+		f.add("store.key_secret", nil, ReasonConflict, "it cannot change at run time, for every account's count would start anew: leave it, or build a new Limiter")
+	}
+	for _, class := range slices.Sorted(maps.Keys(l.wiredClasses)) {
+		if !c.hasClass(class) {
+			f.add("endpoints", string(class), ReasonConflict, "the class is wired with Protect and must stay defined")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.wiredGuards)) {
+		if _, ok := c.Guards[name]; !ok {
+			f.add("guards."+name, nil, ReasonConflict, "the guard is in use and must stay defined")
+		}
+	}
+}
+
+func (l *Limiter) identities(networks, accounts []string) identities {
+	var id identities
+	prefixes := make([]netip.Prefix, 0, len(networks))
+	for _, n := range networks {
+		if p, err := parseNetwork(n); err == nil {
+			prefixes = append(prefixes, p)
+		}
+	}
+	id.networks = clientip.NewNetworks(prefixes)
+	for _, a := range accounts {
+		if id.accounts == nil {
+			id.accounts = map[store.Key]bool{}
+		}
+		id.accounts[l.keyer.key(TierPerAccount, a)] = true
+	}
+	return id
+}
+
+func (p *policy) compileClasses(l *Limiter) {
+	cfg := &p.cfg
+	tiers := map[string]*tier{}
+	for _, name := range cfg.tierNames() {
+		tiers[name] = l.compileTier(cfg, name)
+	}
+	p.classes = map[Class]*classPolicy{}
+	p.endpoints.byPattern = map[string]*classPolicy{}
+	for _, e := range cfg.Endpoints {
+		c := p.classes[e.Class]
+		if c == nil {
+			c = p.compileClass(l, tiers, e)
+		}
+		if e.Pattern == "" {
+			continue
+		}
+		if p.endpoints.mux == nil {
+			p.endpoints.mux = http.NewServeMux()
+		}
+		p.endpoints.mux.Handle(e.Pattern, c)
+		p.endpoints.byPattern[e.Pattern] = c
+	}
+	if d := cfg.DefaultClass; d != "" {
+		if p.classes[d] == nil {
+			p.compileClass(l, tiers, Endpoint{Class: d, Kind: KindAPI, Mode: ModeWait, Cost: 1})
+		}
+		p.endpoints.fallback = p.classes[d]
+	}
+	slices.SortFunc(p.scopes, func(a, b scope) int { return strings.Compare(a.name, b.name) })
+}
+
+// compileTier resolves a tier's overrides and key function.
+func (l *Limiter) compileTier(cfg *Config, name string) *tier {
+	t := &tier{name: name}
+	switch name {
+	case TierGlobal:
+		t.source = fromNothing
+	case TierPerIP:
+		t.source = fromAddress
+	case TierPerAccount:
+		t.source = fromAccount
+	default:
+		t.source, t.key, t.unkeyed = fromFunc, l.opts.keys[name], countIn(l.counts, l.counts.unkeyed, name)
+	}
+	for id, o := range cfg.overridesOf(name) {
+		if !o.active() {
+			continue // neither value: the tier's own limit holds
+		}
+		if t.source == fromAddress {
+			if p, err := parseNetwork(id); err == nil {
+				bits := min(p.Bits(), cfg.clientBits(p.Addr()))
+				p, _ = p.Addr().Prefix(bits)
+				t.networks.add(p, store.Limit(o))
+			}
+			continue
+		}
+		if t.overrides == nil {
+			t.overrides = map[store.Key]store.Limit{}
+		}
+		t.overrides[l.keyer.key(name, id)] = store.Limit(o)
+	}
+	return t
+}
+
+// compileClass resolves what a class spends from. Tiers that are inert leave
+// no trace (requirements T2 and T7).
+func (p *policy) compileClass(l *Limiter, tiers map[string]*tier, e Endpoint) *classPolicy {
+	cfg := &p.cfg
+	c := &classPolicy{name: e.Class, kind: e.Kind, mode: e.Mode, count: l.counts.class(e.Class)}
+	c.guard = p.guards[e.Guard]
+	c.exempt = slices.Contains(cfg.Exempt.Classes, e.Class)
+	for _, name := range cfg.tierNames() {
+		tc, _ := cfg.tierConfig(name)
+		limit, own := e.Limits[name]
+		if !own {
+			limit = Limit{tc.Rate, tc.Burst}
+		}
+		if !limit.active() {
+			continue
+		}
+		u := tierUse{
+			tier: tiers[name], limit: store.Limit(limit), cost: e.Cost, overrides: !own,
+			shadow:   slices.Contains(cfg.Shadow, name),
+			maxWait:  time.Duration(cfg.Tiers.MaxWait),
+			refusals: countIn(l.counts, c.count.throttled, name),
+		}
+		if u.shadow {
+			u.refusals = countIn(l.counts, c.count.shadowed, name)
+		}
+		for _, d := range []*Duration{tc.MaxWait, e.MaxWait} {
+			if d != nil {
+				u.maxWait = time.Duration(*d)
+			}
+		}
+		label := name
+		if own {
+			label = name + "/" + string(e.Class)
+		}
+		u.scope = cfg.Namespace + "/" + label
+		p.addScope(label, &u)
+		c.uses = append(c.uses, u)
+		if name != TierPerAccount {
+			c.network = len(c.uses)
+		}
+	}
+	p.classes[e.Class] = c
+	return c
+}
+
+// addScope notes the table that a use spends from, so that the store can be
+// told how to keep it. The global tier has a single bucket and no table.
+func (p *policy) addScope(label string, u *tierUse) {
+	if u.tier.source == fromNothing || slices.ContainsFunc(p.scopes, func(s scope) bool { return s.name == u.scope }) {
+		return
+	}
+	sc := store.Scope{Name: u.scope, MaxKeys: p.cfg.Tiers.MaxKeys, IdleTTL: time.Duration(p.cfg.Tiers.IdleTTL), Limit: u.limit}
+	if u.overrides && (len(u.tier.overrides) > 0 || len(u.tier.networks.bits) > 0) {
+		use := *u
+		sc.LimitOf = func(key store.Key) store.Limit { return use.limitOfKey(key) }
+	}
+	p.scopes = append(p.scopes, scope{name: u.scope, label: label, Scope: sc})
+}
+
+// limitOfKey is the limit in force for a key as the store holds it.
+func (u *tierUse) limitOfKey(key store.Key) store.Limit {
+	if u.tier.source == fromAddress {
+		if o, ok := u.tier.networks.of(netip.AddrFrom16(key).Unmap()); ok {
+			return o
+		}
+	}
+	return u.limitOf(key)
+}

@@ -1,0 +1,457 @@
+package weir
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"net/netip"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/weir-go/weir/internal/clientip"
+)
+
+var (
+	wordPattern      = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+	namespacePattern = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`)
+	envPattern       = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]*)\}$`)
+)
+
+// Validate returns every fault of the Config at once, joined, in the order of
+// its fields, or nil. A disabled Config has none: nothing in it is in force.
+// Faults that concern options (a custom tier without its key function, a guard
+// without a size) are found by [New].
+func (c Config) Validate() error {
+	if !c.Enabled {
+		return nil
+	}
+	f := &faults{}
+	c = c.withDefaults()
+	c.validate(f)
+	return f.err()
+}
+
+// faults collects what is wrong.
+type faults struct{ list []error }
+
+func (f *faults) add(path string, value any, reason Reason, fix string, args ...any) {
+	f.list = append(f.list, &ConfigError{path, value, reason, fmt.Sprintf(fix, args...)})
+}
+
+func (f *faults) err() error { return errors.Join(f.list...) }
+
+// withDefaults fills in the knobs for which 0 means the default, so that a
+// Config written from scratch works like one that started from DefaultConfig.
+// Rates and bursts are not among them: 0 is no limit.
+func (c Config) withDefaults() Config {
+	c = c.clone()
+	d := DefaultConfig()
+	orDefault(&c.Namespace, d.Namespace)
+	orDefault(&c.ClientIP.Header, d.ClientIP.Header)
+	orDefault(&c.ClientIP.IPv4Prefix, d.ClientIP.IPv4Prefix)
+	orDefault(&c.ClientIP.IPv6Prefix, d.ClientIP.IPv6Prefix)
+	orDefault(&c.Tiers.MaxKeys, d.Tiers.MaxKeys)
+	orDefault(&c.Tiers.IdleTTL, d.Tiers.IdleTTL)
+	orDefault(&c.Tiers.MaxWaiting, d.Tiers.MaxWaiting)
+	orDefault(&c.Headers.RateLimit, d.Headers.RateLimit)
+	orDefault(&c.Store.Backend, d.Store.Backend)
+	orDefault(&c.Store.OnError, d.Store.OnError)
+	for name, g := range c.Guards {
+		orDefault(&g.MaxQueue, 64)
+		orDefault(&g.AcquireTimeout, Duration(5e9))
+		c.Guards[name] = g
+	}
+	for i := range c.Endpoints {
+		orDefault(&c.Endpoints[i].Kind, KindAPI)
+		orDefault(&c.Endpoints[i].Mode, ModeWait)
+		orDefault(&c.Endpoints[i].Cost, 1)
+	}
+	return c
+}
+
+func orDefault[T comparable](p *T, def T) {
+	if *p == *new(T) {
+		*p = def
+	}
+}
+
+// validate walks the fields in order. c has its defaults filled in.
+func (c *Config) validate(f *faults) {
+	if !namespacePattern.MatchString(c.Namespace) {
+		f.add("namespace", c.Namespace, ReasonInvalid, "use letters, digits and _, starting with a letter, at most 64")
+	}
+	c.validateClientIP(f)
+	c.validateEndpoints(f)
+	c.validateLists(f)
+	c.validateTiers(f)
+	if c.Windows.Enabled {
+		f.add("windows.enabled", true, ReasonUnsupported, "this version has no windows yet: leave it false")
+	}
+	if c.AuthLock.Enabled {
+		f.add("auth_lock.enabled", true, ReasonUnsupported, "this version has no auth lock yet: leave it false")
+	}
+	c.validateGuards(f)
+	if !slices.Contains([]string{"off", "rejected", "always"}, c.Headers.RateLimit) {
+		f.add("headers.rate_limit", c.Headers.RateLimit, ReasonUnknown, "write off, rejected or always")
+	}
+	if !(c.RetryJitter >= 0 && c.RetryJitter <= 0.5) {
+		f.add("retry_jitter", c.RetryJitter, ReasonOutOfRange, "write a fraction from 0 to 0.5")
+	}
+	c.validateStore(f)
+	for i, name := range c.Shadow {
+		if _, ok := c.tierLimit(name); !ok {
+			f.add(fmt.Sprintf("shadow[%d]", i), name, ReasonUnknown, "name a tier: %s", strings.Join(c.tierNames(), ", "))
+		}
+	}
+	if !c.active() {
+		f.add("enabled", true, ReasonInert, "nothing is limited: give a tier a rate and a burst, name a guard in an endpoint, or set enabled to false")
+	}
+}
+
+// active reports whether anything would ever be refused.
+func (c *Config) active() bool {
+	if len(c.Guards) > 0 {
+		return true
+	}
+	for _, name := range c.tierNames() {
+		if l, _ := c.tierLimit(name); l.active() {
+			return true
+		}
+	}
+	for _, e := range c.Endpoints {
+		for _, l := range e.Limits {
+			if l.active() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (l Limit) active() bool { return l.Rate > 0 && l.Burst > 0 }
+
+func (c *Config) validateClientIP(f *faults) {
+	_, errs, _ := c.ClientIP.resolver()
+	for _, e := range errs {
+		path := "client_ip." + e.Field
+		if e.Index >= 0 {
+			path = fmt.Sprintf("%s[%d]", path, e.Index)
+		}
+		f.add(path, e.Value, ReasonInvalid, "%s: %s", e.Message, e.Fix)
+	}
+	if p := c.ClientIP.IPv4Prefix; p < 8 || p > 32 {
+		f.add("client_ip.ipv4_prefix", p, ReasonOutOfRange, "write 8 to 32; 32 counts each address, 24 a carrier's block")
+	}
+	if p := c.ClientIP.IPv6Prefix; p < 16 || p > 128 {
+		f.add("client_ip.ipv6_prefix", p, ReasonOutOfRange, "write 16 to 128; 64 is what one client usually holds")
+	}
+}
+
+func (c ClientIPConfig) resolver() (*clientip.Resolver, []clientip.Fault, []clientip.Fault) {
+	return clientip.New(clientip.Config{
+		Trusted: c.TrustedProxies, Header: c.Header, XRealIP: c.XRealIP, AllowAny: c.InsecureTrustAny,
+		// Any header but the default was chosen by somebody who means to trust it.
+		TrustRequired: c.TrustedProxies != nil || !strings.EqualFold(c.Header, "x-forwarded-for") || c.InsecureTrustAny,
+	})
+}
+
+func (c *Config) validateEndpoints(f *faults) {
+	first := map[Class]int{}
+	mux := http.NewServeMux()
+	for i, e := range c.Endpoints {
+		path := fmt.Sprintf("endpoints[%d]", i)
+		if e.Pattern != "" {
+			if err := register(mux, e.Pattern, http.NotFoundHandler()); err != nil {
+				f.add(path+".pattern", e.Pattern, ReasonConflict, "ServeMux refuses it (%v): correct the pattern or drop one of the two", err)
+			}
+		}
+		c.validateClass(f, path+".class", e.Class)
+		if !slices.Contains([]Kind{KindACME, KindOCSP, KindCRL, KindEST, KindSCEP, KindAPI, KindPage, KindS3}, e.Kind) {
+			f.add(path+".kind", string(e.Kind), ReasonUnknown, "write acme, ocsp, crl, est, scep, api, page or s3")
+		}
+		if !(e.Cost > 0 && e.Cost <= math.MaxInt32) {
+			f.add(path+".cost", e.Cost, ReasonOutOfRange, "write a number of tokens above 0; leave it out for 1")
+		}
+		if _, ok := c.Guards[e.Guard]; !ok && e.Guard != "" {
+			f.add(path+".guard", e.Guard, ReasonUnknown, "define it under guards, or leave it empty; defined are: %s", names(c.Guards))
+		}
+		if e.Mode != ModeWait && e.Mode != ModeFail {
+			f.add(path+".mode", string(e.Mode), ReasonUnknown, "write wait or fail")
+		}
+		validateWait(f, path+".max_wait", e.MaxWait)
+		for _, tier := range slices.Sorted(maps.Keys(e.Limits)) {
+			p := path + ".limits." + tier
+			if _, ok := c.tierLimit(tier); !ok {
+				f.add(p, nil, ReasonUnknown, "name a tier: %s", strings.Join(c.tierNames(), ", "))
+			}
+			validateLimit(f, p, e.Limits[tier])
+		}
+		if j, ok := first[e.Class]; ok && !e.sameBut(c.Endpoints[j]) {
+			f.add(path+".class", string(e.Class), ReasonConflict, "endpoints[%d] has the same class with other settings: make them alike, or give this one a class of its own", j)
+		} else if !ok {
+			first[e.Class] = i
+		}
+		c.validateCost(f, path+".cost", e)
+	}
+	if c.DefaultClass != "" {
+		c.validateClass(f, "default_class", c.DefaultClass)
+		if _, ok := first[c.DefaultClass]; !ok {
+			c.validateCost(f, "default_class", Endpoint{Cost: 1})
+		}
+	}
+	if len(c.Endpoints) == 0 && c.DefaultClass == "" {
+		f.add("endpoints", nil, ReasonInert, "no request would have a class, so none would be limited: set endpoints (see PKIEndpoints) or default_class")
+	}
+}
+
+func (c *Config) validateClass(f *faults, path string, class Class) {
+	switch {
+	case class == "":
+		f.add(path, nil, ReasonMissing, "give a class, one lower-case word such as acme_new_order")
+	case !wordPattern.MatchString(string(class)):
+		f.add(path, string(class), ReasonInvalid, "use lower-case letters, digits and _, starting with a letter, at most 64")
+	}
+}
+
+// validateCost finds the requests that could never pass: their cost is above
+// the burst of a tier they spend from.
+func (c *Config) validateCost(f *faults, path string, e Endpoint) {
+	for _, name := range c.tierNames() {
+		l, _ := c.tierLimit(name)
+		own, ok := e.Limits[name]
+		if ok {
+			l = own
+		}
+		if l.active() && e.Cost > l.Burst {
+			f.add(path, e.Cost, ReasonConflict, "above the burst of tier %s (%v), so such a request could never pass: raise the burst to %v or lower the cost", name, l.Burst, math.Ceil(e.Cost))
+		}
+		if ok {
+			continue // overrides do not apply to a class's own buckets
+		}
+		over := c.overridesOf(name)
+		for _, key := range slices.Sorted(maps.Keys(over)) {
+			if o := over[key]; o.active() && e.Cost > o.Burst {
+				f.add(path, e.Cost, ReasonConflict, "above the burst of an override in tier %s (%v), so such a request could never pass: raise that burst to %v or lower the cost", name, o.Burst, math.Ceil(e.Cost))
+				break
+			}
+		}
+	}
+}
+
+// register adds a pattern, turning ServeMux's panic into an error.
+func register(mux *http.ServeMux, pattern string, h http.Handler) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	mux.Handle(pattern, h)
+	return nil
+}
+
+func (c *Config) validateLists(f *faults) {
+	for i, n := range c.Exempt.Networks {
+		validateNetwork(f, fmt.Sprintf("exempt.networks[%d]", i), n)
+	}
+	for i, class := range c.Exempt.Classes {
+		if !c.hasClass(class) {
+			f.add(fmt.Sprintf("exempt.classes[%d]", i), string(class), ReasonUnknown, "name a class of an endpoint, or default_class")
+		}
+	}
+	for i, n := range c.Deny.Networks {
+		validateNetwork(f, fmt.Sprintf("deny.networks[%d]", i), n)
+	}
+}
+
+func (c *Config) hasClass(class Class) bool {
+	return class != "" && class == c.DefaultClass ||
+		slices.ContainsFunc(c.Endpoints, func(e Endpoint) bool { return e.Class == class })
+}
+
+func validateNetwork(f *faults, path, text string) {
+	if _, err := parseNetwork(text); err != nil {
+		f.add(path, text, ReasonInvalid, "write an address such as 192.0.2.7 or a network such as 192.0.2.0/24")
+	}
+}
+
+// parseNetwork reads an address or a CIDR network, unmapped and masked.
+func parseNetwork(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		a = a.Unmap()
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	if p.Addr().Is4In6() {
+		if p.Bits() < 96 {
+			return netip.Prefix{}, errors.New("mapped network shorter than /96")
+		}
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p.Masked(), nil
+}
+
+func (c *Config) validateTiers(f *faults) {
+	t := &c.Tiers
+	for _, one := range []struct {
+		path string
+		tier *TierConfig
+	}{{"tiers.global", &t.Global}, {"tiers.per_ip", &t.PerIP}, {"tiers.per_account", &t.PerAccount}} {
+		validateLimit(f, one.path, Limit{one.tier.Rate, one.tier.Burst})
+		validateOverrides(f, one.path, one.tier.Overrides)
+		validateWait(f, one.path+".max_wait", one.tier.MaxWait)
+	}
+	if len(t.Global.Overrides) > 0 {
+		f.add("tiers.global.overrides", len(t.Global.Overrides), ReasonInert, "the global tier has no keys: use per_ip or per_account")
+	}
+	for _, key := range slices.Sorted(maps.Keys(t.PerIP.Overrides)) {
+		p, err := parseNetwork(key)
+		if err != nil {
+			f.add("tiers.per_ip.overrides."+key, nil, ReasonInvalid, "write an address such as 192.0.2.7 or a network such as 192.0.2.0/24")
+		} else if bits := c.clientBits(p.Addr()); p.Bits() > bits && p.Bits() < p.Addr().BitLen() {
+			f.add("tiers.per_ip.overrides."+key, nil, ReasonConflict, "clients are counted by /%d here: write a network of at most that length", bits)
+		}
+	}
+	seen := map[string]bool{TierGlobal: true, TierPerIP: true, TierPerAccount: true}
+	for i, tier := range t.Custom {
+		path := fmt.Sprintf("tiers.custom[%d]", i)
+		switch {
+		case !wordPattern.MatchString(tier.Name):
+			f.add(path+".name", tier.Name, ReasonInvalid, "use lower-case letters, digits and _, starting with a letter, at most 64")
+		case seen[tier.Name]:
+			f.add(path+".name", tier.Name, ReasonConflict, "another tier has this name: choose one of its own")
+		}
+		seen[tier.Name] = true
+		validateLimit(f, path, Limit{tier.Rate, tier.Burst})
+		validateOverrides(f, path, tier.Overrides)
+		validateWait(f, path+".max_wait", tier.MaxWait)
+		if tier.Audit {
+			f.add(path+".audit", true, ReasonUnsupported, "this version has no audit sink yet: leave it false")
+		}
+		if tier.Liveness {
+			f.add(path+".liveness", true, ReasonUnsupported, "this version has no liveness yet: leave it false")
+		}
+	}
+	if t.MaxKeys < 1 {
+		f.add("tiers.max_keys", t.MaxKeys, ReasonOutOfRange, "write how many keys to keep at most; 0 means 100000")
+	}
+	if t.IdleTTL < 0 {
+		f.add("tiers.idle_ttl", t.IdleTTL, ReasonOutOfRange, "write a duration such as 10m; 0 means 10m")
+	}
+	validateWait(f, "tiers.max_wait", &t.MaxWait)
+	if t.MaxWaiting < 1 {
+		f.add("tiers.max_waiting", t.MaxWaiting, ReasonOutOfRange, "write how many requests may be held at once; 0 means 256")
+	}
+}
+
+func (c *Config) clientBits(a netip.Addr) int {
+	if a.Is4() {
+		return c.ClientIP.IPv4Prefix
+	}
+	return c.ClientIP.IPv6Prefix
+}
+
+func validateLimit(f *faults, path string, l Limit) {
+	finite := true
+	for _, one := range []struct {
+		field string
+		value float64
+	}{{".rate", l.Rate}, {".burst", l.Burst}} {
+		if math.IsNaN(one.value) || math.IsInf(one.value, 0) {
+			f.add(path+one.field, one.value, ReasonInvalid, "write a finite number; leave rate and burst out for no limit")
+			finite = false
+		} else if one.value < 0 {
+			f.add(path+one.field, one.value, ReasonOutOfRange, "write a positive number; leave rate and burst out for no limit")
+			finite = false
+		}
+	}
+	switch {
+	case !finite:
+	case l.Rate > 0 && l.Burst == 0:
+		f.add(path+".burst", l.Burst, ReasonConflict, "the rate is positive, but a bucket that holds nothing never admits anybody: set burst, at least the cost of one request")
+	case l.Burst > 0 && l.Rate == 0:
+		f.add(path+".rate", l.Rate, ReasonConflict, "the burst is positive, but a bucket that never refills is soon shut for good: set rate, in tokens a second, or drop burst for no limit")
+	}
+}
+
+func validateOverrides(f *faults, path string, over map[string]Limit) {
+	for _, key := range slices.Sorted(maps.Keys(over)) {
+		// Keys are ids; they may stand in an error that a person reads at start.
+		validateLimit(f, path+".overrides."+key, over[key])
+	}
+}
+
+func validateWait(f *faults, path string, d *Duration) {
+	if d != nil && *d < 0 {
+		f.add(path, *d, ReasonOutOfRange, "write how long to hold a request, such as 2s, or 0s to hold none")
+	}
+}
+
+func (c *Config) validateGuards(f *faults) {
+	for _, name := range slices.Sorted(maps.Keys(c.Guards)) {
+		g, path := c.Guards[name], "guards."+name
+		if !wordPattern.MatchString(name) {
+			f.add(path, nil, ReasonInvalid, "name it with lower-case letters, digits and _, starting with a letter, at most 64")
+		}
+		if g.MaxInFlight < 0 {
+			f.add(path+".max_in_flight", g.MaxInFlight, ReasonOutOfRange, "write how many may be at work at once, or 0 for the pool's size")
+		}
+		if g.MaxQueue < 0 {
+			f.add(path+".max_queue", g.MaxQueue, ReasonOutOfRange, "write how many may wait; 0 means 64; for none, give the class mode: fail")
+		}
+		if g.AcquireTimeout < 0 {
+			f.add(path+".acquire_timeout", g.AcquireTimeout, ReasonOutOfRange, "write how long one may wait, such as 5s; 0 means 5s; for not at all, give the class mode: fail")
+		}
+		if g.BackendShare != 0 {
+			f.add(path+".backend_share", g.BackendShare, ReasonUnsupported, "this version has no backend shares yet: leave it out")
+		}
+	}
+}
+
+func (c *Config) validateStore(f *faults) {
+	s := &c.Store
+	if s.Backend != "memory" {
+		f.add("store.backend", s.Backend, ReasonUnknown, "write memory, or pass a store of your own with WithStore")
+	}
+	if s.OnError != "local" && s.OnError != "allow" {
+		f.add("store.on_error", s.OnError, ReasonUnknown, "write local to count in this process meanwhile, or allow to let requests pass uncounted")
+	}
+	if secret, err := expand(s.KeySecret); err != nil {
+		f.add("store.key_secret", nil, ReasonMissing, "%v", err)
+	} else if secret != "" && len(secret) < 16 {
+		f.add("store.key_secret", nil, ReasonOutOfRange, "give at least 16 random bytes, or leave it empty for a secret that is random for each process")
+	}
+	if s.Redis.DSN != "" && s.Backend == "memory" {
+		f.add("store.redis.dsn", nil, ReasonConflict, "the backend is memory, so it would not be used: set store.backend to redis or drop the dsn")
+	}
+}
+
+// expand resolves "${NAME}" from the environment (requirement C4).
+func expand(text string) (string, error) {
+	m := envPattern.FindStringSubmatch(text)
+	if m == nil {
+		return text, nil
+	}
+	v, ok := os.LookupEnv(m[1])
+	if !ok || v == "" {
+		return "", fmt.Errorf("the environment has no %s: set it, or write the value in its place", m[1])
+	}
+	return v, nil
+}
+
+func names[K ~string, V any](m map[K]V) string {
+	if len(m) == 0 {
+		return "none"
+	}
+	list := make([]string, 0, len(m))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, string(k))
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,171 @@
+package weir
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weir-go/weir/store"
+)
+
+// visit is what is known of one request, and the context that carries it: one
+// allocation instead of a value inside a context.WithValue. It is never
+// pooled, for handlers may outlive their request.
+type visit struct {
+	context.Context
+	l     *Limiter
+	p     *policy      // in force when the request came
+	c     *classPolicy // nil: no class
+	who   asker
+	guard atomic.Pointer[Guard] // whose slot the request holds, if any
+
+	mu      sync.Mutex
+	tiers   bool   // has passed the tiers: a Limiter mounted twice charges once
+	account string // as claimed, or as set by SetAccount
+	outcome
+}
+
+// outcome is what the tiers left behind.
+type outcome struct {
+	spent         charge  // the account's token
+	tightest      *tier   // the one with the least left, or nil
+	tokens, burst float64 // of it
+}
+
+// charge is a token taken from an account. The zero charge is none.
+type charge struct {
+	use *tierUse
+	key store.Key
+}
+
+type visitKey struct{}
+
+// Value answers the one key of this package and leaves the rest to the parent.
+func (v *visit) Value(key any) any {
+	if key == (visitKey{}) {
+		return v
+	}
+	return v.Context.Value(key)
+}
+
+func visitFrom(ctx context.Context) *visit {
+	v, _ := ctx.Value(visitKey{}).(*visit)
+	return v
+}
+
+// visit returns the request's visit and the request that carries it, making
+// both where no stage of this Limiter has. Under a disabled policy the visit is
+// nil.
+func (l *Limiter) visit(r *http.Request) (*visit, *http.Request) {
+	if v := visitFrom(r.Context()); v != nil && v.l == l {
+		return v, r
+	}
+	p := l.policy.Load()
+	if !p.on {
+		return nil, r
+	}
+	v := &visit{Context: r.Context(), l: l, p: p, who: l.ask(p, r), c: p.endpoints.of(r)}
+	return v, r.WithContext(v)
+}
+
+// Info is what a [Limiter] knows of a request. It is a copy: it stays valid
+// when the request has ended.
+type Info struct {
+	Addr    netip.Addr   // the client, unmapped; invalid for a unix peer or where there is none
+	Prefix  netip.Prefix // what is counted as one client; invalid where Addr is
+	Source  string       // where Addr comes from: peer, xff, xrealip, forwarded, leftmost, single
+	Class   Class        // "" if the request has none
+	Account string       // as claimed, or as set by SetAccount; "" if none
+	// Tier is the one with the least left, in proportion to its burst, when
+	// the request was admitted; "" if it met none. Remaining is what its
+	// bucket then held, of Burst.
+	Tier             string
+	Remaining, Burst float64
+}
+
+// FromContext returns what is known of the request that ctx belongs to. ok is
+// false outside a Limiter's handlers.
+func FromContext(ctx context.Context) (info Info, ok bool) {
+	v := visitFrom(ctx)
+	if v == nil {
+		return Info{}, false
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	info = Info{
+		Addr: v.who.addr, Prefix: v.p.prefixOf(v.who.addr), Source: v.who.source.String(),
+		Account: v.account, Remaining: v.tokens, Burst: v.burst,
+	}
+	if v.tightest != nil {
+		info.Tier = v.tightest.name
+	}
+	if v.c != nil {
+		info.Class = v.c.name
+	}
+	return info, true
+}
+
+// SetAccount says who the request is from, once the program has verified it
+// (requirement T8). Between the [Limiter.ClientIP] and [Limiter.Tiers] stages
+// it decides whose account tier is asked. Later, in a handler, it moves the
+// charge: a token taken from another account, which the request only claimed,
+// goes back, and the verified one pays if it still can; the request itself is
+// not refused any more. Outside a Limiter's handlers it does nothing.
+func SetAccount(ctx context.Context, id string) {
+	v := visitFrom(ctx)
+	if v == nil {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.account == id {
+		return
+	}
+	v.account = id
+	if !v.tiers || v.c == nil {
+		return
+	}
+	v.refundLocked()
+	if id == "" {
+		return
+	}
+	var b basket
+	b.addAccount(v.c, v.l.keyer.key(TierPerAccount, id))
+	if len(b.checks) == 0 {
+		return
+	}
+	if verdict, _, err := v.l.store.Admit(context.WithoutCancel(ctx), b.checks, nil); err == nil && verdict.Admitted() {
+		v.spent = charge{b.uses[0], b.checks[0].Key}
+	}
+}
+
+// Disown says that the caller is not who it claimed to be: the token that the
+// request took from that account goes back, once (requirement T9). What it
+// took from its address and from all stays spent. Outside a Limiter's handlers,
+// or for a request without an account, it does nothing.
+func Disown(ctx context.Context) {
+	v := visitFrom(ctx)
+	if v == nil {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.refundLocked()
+	v.account = ""
+}
+
+// refundLocked gives the account's token back. v.mu is held.
+func (v *visit) refundLocked() {
+	if v.spent.use == nil {
+		return
+	}
+	var b basket
+	b.add(v.spent.use, v.spent.key, v.spent.use.limitOf(v.spent.key))
+	v.spent = charge{}
+	// The caller may have gone; its token is due all the same.
+	if err := v.l.store.Refund(context.WithoutCancel(v.Context), b.checks); err != nil {
+		v.l.storeFailed("refund", err)
+	}
+}
