@@ -1,2 +1,109 @@
-// Package weir keeps the public endpoints of a PKI alive under abuse.
+// Package weir keeps the public endpoints of a PKI (ACME, OCSP, CRL, EST,
+// SCEP), and servers like it, alive under abuse. It is net/http middleware:
+// fill in one [Config], wrap a handler, and each request is first asked who
+// sent it, what kind of request it is, whether its sender and the server as a
+// whole still have tokens for it, and whether there is room before the HSM.
+//
+//	cfg := weir.DefaultConfig()
+//	cfg.Endpoints = weir.PKIEndpoints()
+//	limiter, err := weir.New(cfg)
+//	if err != nil {
+//		log.Fatal(err) // names every fault at once, and the cure of each
+//	}
+//	log.Fatal(http.ListenAndServe(":8080", limiter.Handler(ca)))
+//
+// What it does not do: it does not authenticate anybody (an account is what a
+// request claims until the program says otherwise), it does not filter content,
+// and it does not protect the network below HTTP. With the memory store, which
+// is the only one in this version, each process counts for itself.
+//
+// # Client address
+//
+// Everything is keyed on the client's address, so it must not be anybody's to
+// choose. By default headers are ignored and the peer of the connection is the
+// client. List your proxies in [ClientIPConfig]; from a listed peer the
+// X-Forwarded-For header is walked from the right to the first entry that is
+// not a proxy of yours. What is malformed on the way falls back to the peer.
+// IPv6 clients are counted by /64, IPv4 ones by address.
+//
+// # Endpoint classes
+//
+// An [Endpoint] gives the requests that match a net/http.ServeMux pattern a
+// [Class], one word that configuration, metrics and logs use from then on, and a
+// [Kind], the protocol in which a refusal is written. [PKIEndpoints] has those
+// of a PKI. [Limiter.Protect] is for handlers whose class is known.
+//
+// # Tiers
+//
+// A tier is a set of token buckets: "global" has one, "per_ip" one for each
+// client, "per_account" one for each account, and custom tiers one for each key
+// that your function finds. Tokens come back at the tier's rate, up to its
+// burst. A request spends from every tier that applies, or, if one of them has
+// too little, from none: a refused request leaves no trace in any bucket.
+//
+// Keyed buckets are bounded in number. At the bound nobody is refused for it:
+// the bucket that is worth least goes, one that is full again if there is any,
+// so that a spray of made-up keys never frees a key that was drained.
+//
+// The account of an ACME request is the kid of its JWS; that of an EST request
+// its HTTP Basic user; [WithAccount] and [SetAccount] say it for any other. A
+// claim can be false: [Disown] gives the token back to the account that was
+// only named.
+//
+// # Being held instead of refused
+//
+// Most ACME clients take a 429 as the end of their run. With MaxWait set, a
+// request that lacks tokens waits for them, in order of arrival, for at most so
+// long and with a bounded number of others, and leaves with its client. A
+// polite client in a small excess then notices nothing but a slower answer.
+//
+// # Guards
+//
+// A rate says how often, a [Guard] says how many at once. It stands directly
+// before the work: MaxInFlight hold a slot, MaxQueue wait, the rest gets 503. A
+// slot is held until the handler has returned, however it returns. Outside
+// HTTP use [Guard.Acquire].
+//
+// # Refusals
+//
+// 429 means too often, 503 too many at once, 403 on the deny list. Each carries
+// Retry-After in whole seconds: the time after which the same request passes if
+// nobody else spends meanwhile. The document is that of the endpoint's
+// protocol; see package problem.
+//
+// # Stores and failure
+//
+// Counts live in a store.Store, in memory unless you bring one. No failure of
+// a store, and no panic in a function that you passed as an option, becomes a
+// failed request: it is counted, logged, and worked around.
+//
+// # Reload
+//
+// [Limiter.Reload] puts a new Config in force from the next request on. Buckets
+// keep what they hold, refill at the new rate and are clamped to the new burst;
+// nobody gets a reset. A Config with a fault changes nothing.
+//
+// # Metrics
+//
+// [WithRegisterer] exports them. Labels are classes, tiers and reasons, never an
+// address or an account. A flood is logged as one line for each class and tier
+// every ten seconds.
+//
+// # Performance
+//
+// A request that is admitted costs two allocations (the request's copy and
+// what its context carries), a refused one those of its document. The decision
+// over all tiers is one critical section and allocates nothing. Reading the
+// account of an ACME request costs its body, up to 64 KiB; it is not read if
+// what needs no body already refuses.
+//
+// # Composing by hand
+//
+// [Limiter.Handler] is the chain in its right order. To put something of your
+// own between the stages, such as a check of a client certificate that ends in
+// [SetAccount], write
+//
+//	limiter.ClientIP(yours(limiter.Tiers(limiter.Guard("hsm").Handler(ca))))
+//
+// Logging and metrics of your own belong outside, so that they see refusals.
 package weir

@@ -134,3 +134,14 @@ func (g *Guard) shed(w http.ResponseWriter, r *http.Request, v *visit, err error
 		RetryAfter: max(time.Second, v.p.guardWait[g.name]),
 	})
 }
+
+// guardNamed returns the one Guard of that name, making it if need be. l.mu is
+// held.
+func (l *Limiter) guardNamed(name string) *Guard {
+	g := l.guards[name]
+	if g == nil {
+		g = &Guard{name: name, l: l, gate: gate.New(1, 0)}
+		l.guards[name] = g
+	}
+	return g
+}

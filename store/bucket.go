@@ -104,7 +104,7 @@ func (b bucket) fullAt(l Limit) int64 {
 		return math.MaxInt64
 	}
 	ns := math.Ceil((l.Burst-b.tokens)/l.Rate*1e9*(1+1e-15)) + 1
-	if ns >= float64(math.MaxInt64-b.last) {
+	if !(ns < float64(math.MaxInt64-b.last)) { // no number is never, too
 		return math.MaxInt64
 	}
 	return b.last + int64(ns)

@@ -1,0 +1,173 @@
+package weir
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/weir-go/weir/internal/jws"
+	"github.com/weir-go/weir/problem"
+	"github.com/weir-go/weir/store"
+)
+
+// maxBody is how much of an ACME request is read to find its account.
+const maxBody = 64 << 10
+
+// pass asks the tiers. It reports whether the request may go on; if not, it
+// has been answered.
+func (l *Limiter) pass(t *transit) bool {
+	c, p := t.c, t.p
+	if p.deny.hasAddr(&t.who) {
+		return l.denied(t)
+	}
+	if c.exempt || p.exempt.hasAddr(&t.who) {
+		c.count.exempt.add(1)
+		return true
+	}
+	b := l.baskets.Get().(*basket)
+	b.reset()
+	ok := l.passTiers(t, b)
+	l.baskets.Put(b)
+	return ok
+}
+
+func (l *Limiter) passTiers(t *transit, b *basket) bool {
+	c, p := t.c, t.p
+	b.addNetwork(l, c, t.r, &t.who)
+	account := -1
+	if len(c.uses) > c.network || p.deny.accounts != nil || p.exempt.accounts != nil {
+		if !l.findAccount(t, b) {
+			return false // refused before the body was read
+		}
+		if t.account != "" {
+			key := l.keyer.key(TierPerAccount, t.account)
+			if p.deny.accounts[key] {
+				return l.denied(t)
+			}
+			exempt := p.exempt.accounts[key]
+			if exempt && t.sure {
+				c.count.exempt.add(1)
+				return true
+			}
+			if !exempt { // a mere claim to be exempt spares the account tier only
+				account = len(b.checks)
+				b.addAccount(c, key)
+			}
+		}
+	}
+	if len(b.checks) == 0 {
+		c.count.admitted.add(1)
+		return true
+	}
+	v := l.decide(t.r.Context(), p, c, b)
+	l.countShadows(c, b)
+	if !v.Admitted() {
+		l.throttled(t, b, v)
+		return false
+	}
+	c.count.admitted.add(1)
+	if account >= 0 && account < len(b.checks) && !b.checks[account].Shadow {
+		t.spent = charge{b.uses[account], b.checks[account].Key}
+	}
+	t.tighten(b)
+	return true
+}
+
+// tighten finds the tier with the least left in proportion.
+func (t *transit) tighten(b *basket) {
+	least := 2.0
+	for i, s := range b.states {
+		if share := s.Tokens / b.checks[i].Limit.Burst; share < least {
+			least = share
+			t.tightest, t.tokens, t.burst = b.uses[i].tier, s.Tokens, b.checks[i].Limit.Burst
+		}
+	}
+}
+
+// findAccount finds out whose account the request is, from the surest source
+// to the least. Where that takes reading the body, what needs no body is asked
+// first: a request that it refuses keeps its body unread (requirement R6).
+func (l *Limiter) findAccount(t *transit, b *basket) bool {
+	if t.account != "" {
+		return true
+	}
+	if id, ok := l.callAccount(t.r); ok {
+		t.account, t.sure = id, true
+		return true
+	}
+	switch t.c.kind {
+	case KindEST:
+		if user, _, ok := t.r.BasicAuth(); ok {
+			t.account = user
+		}
+	case KindACME:
+		if t.r.Method != http.MethodPost || t.r.Body == nil || t.r.Body == http.NoBody {
+			return true
+		}
+		if v, ok := l.peek(t.r.Context(), b); ok && !v.Admitted() && b.uses[v.Refused].maxWait < v.RetryAfter {
+			l.throttled(t, b, v)
+			return false
+		}
+		t.account, _ = jws.Account(t.r, maxBody)
+	}
+	return true
+}
+
+// peek asks without spending. ok is false if the store cannot tell.
+func (l *Limiter) peek(ctx context.Context, b *basket) (v store.Verdict, ok bool) {
+	if l.peeker == nil || len(b.checks) == 0 {
+		return v, false
+	}
+	v, states, err := l.peeker.Peek(ctx, b.checks, b.states[:0])
+	if err != nil {
+		return v, false // Admit is about to say the same
+	}
+	b.states = states
+	return v, true
+}
+
+// admit asks the store, or who stands in for it while it fails: no failure of
+// a store refuses a request.
+func (l *Limiter) admit(ctx context.Context, p *policy, b *basket) store.Verdict {
+	v, states, err := l.store.Admit(ctx, b.checks, b.states[:0])
+	if err == nil {
+		b.states = states
+		return v
+	}
+	b.states = b.states[:0]
+	l.storeFailed("admit", err)
+	if p.cfg.Store.OnError == "allow" {
+		return store.Verdict{Refused: -1}
+	}
+	if v, b.states, err = l.local.Admit(ctx, b.checks, b.states); err != nil {
+		return store.Verdict{Refused: -1}
+	}
+	return v
+}
+
+func (l *Limiter) countShadows(c *classPolicy, b *basket) {
+	for i, s := range b.states {
+		if b.checks[i].Shadow && s.Wait > 0 {
+			l.refused(b.uses[i].refusals, c.name, "shadow", b.uses[i].tier.name, problem.ReasonRate)
+		}
+	}
+}
+
+// throttled answers a request that a tier refused.
+func (l *Limiter) throttled(t *transit, b *basket, v store.Verdict) {
+	u := b.uses[v.Refused]
+	l.refused(u.refusals, t.c.name, "tier", u.tier.name, problem.ReasonRate)
+	l.refuse(t.w, t.r, t.p, t.c.kind, problem.Rejection{
+		Status: http.StatusTooManyRequests, Reason: problem.ReasonRate,
+		Class: string(t.c.name), Tier: u.tier.name, RetryAfter: v.RetryAfter,
+	})
+}
+
+// denied answers a request on the deny list.
+func (l *Limiter) denied(t *transit) bool {
+	l.refused(&t.c.count.denied, t.c.name, "deny", "", problem.ReasonDenied)
+	l.refuse(t.w, t.r, t.p, t.c.kind, problem.Rejection{
+		Status: http.StatusForbidden, Reason: problem.ReasonDenied, Class: string(t.c.name), RetryAfter: time.Hour,
+	})
+	return false
+}
