@@ -1,8 +1,14 @@
 package weir
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"iter"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // Reason says in one word what is wrong with a configuration value. Programs
@@ -33,11 +39,11 @@ type ConfigError struct {
 func (e *ConfigError) Error() string {
 	switch v := e.Value.(type) {
 	case nil:
-		return fmt.Sprintf("weir: config %s: %s: %s", e.Path, e.Reason, e.Fix)
+		return fmt.Sprintf("weir: config %s (%s): %s", e.Path, e.Reason, e.Fix)
 	case string:
-		return fmt.Sprintf("weir: config %s: %q is %s: %s", e.Path, v, e.Reason, e.Fix)
+		return fmt.Sprintf("weir: config %s = %q (%s): %s", e.Path, v, e.Reason, e.Fix)
 	default:
-		return fmt.Sprintf("weir: config %s: %v is %s: %s", e.Path, v, e.Reason, e.Fix)
+		return fmt.Sprintf("weir: config %s = %v (%s): %s", e.Path, v, e.Reason, e.Fix)
 	}
 }
 
@@ -64,6 +70,82 @@ func walkErrors(err error, yield func(*ConfigError) bool) bool {
 		}
 	}
 	return true
+}
+
+// faults collects what is wrong.
+type faults struct{ list []*ConfigError }
+
+func (f *faults) add(path string, value any, reason Reason, fix string, args ...any) {
+	f.list = append(f.list, &ConfigError{path, value, reason, fmt.Sprintf(fix, args...)})
+}
+
+// err joins the faults in the order of the fields. They are found in another
+// one: what concerns options, or what a Reload may not change, comes last.
+func (f *faults) err() error {
+	slices.SortStableFunc(f.list, func(a, b *ConfigError) int { return positionOf(a.Path).compare(positionOf(b.Path)) })
+	errs := make([]error, len(f.list))
+	for i, e := range f.list {
+		errs[i] = e
+	}
+	return errors.Join(errs...)
+}
+
+// position is where a path stands in a configuration: fields and list elements by
+// their position, what is in a map by its key.
+type position struct {
+	fields []int
+	key    string
+	inner  int // field of the map's element; -1: none
+}
+
+func (p position) compare(q position) int {
+	return cmp.Or(slices.Compare(p.fields, q.fields), cmp.Compare(p.key, q.key), cmp.Compare(p.inner, q.inner))
+}
+
+// positionOf walks a path down the types of Config. A map ends the walk, for its
+// keys are free text: only a last word that is a field of its elements is not
+// taken for a part of the key.
+func positionOf(path string) position {
+	p := position{inner: -1}
+	for t := reflect.TypeFor[Config](); path != ""; {
+		path = strings.TrimPrefix(path, ".")
+		switch t.Kind() {
+		case reflect.Struct:
+			end := strings.IndexAny(path+".", ".[")
+			i := fieldNamed(t, path[:end])
+			if i < 0 {
+				return p
+			}
+			p.fields = append(p.fields, i)
+			t, path = t.Field(i).Type, path[end:]
+		case reflect.Slice:
+			index, rest, _ := strings.Cut(strings.TrimPrefix(path, "["), "]")
+			i, _ := strconv.Atoi(index)
+			p.fields = append(p.fields, i)
+			t, path = t.Elem(), rest
+		case reflect.Map:
+			p.key = path
+			if dot := strings.LastIndex(path, "."); dot >= 0 {
+				if p.inner = fieldNamed(t.Elem(), path[dot+1:]); p.inner >= 0 {
+					p.key = path[:dot]
+				}
+			}
+			return p
+		default:
+			return p
+		}
+	}
+	return p
+}
+
+// fieldNamed returns the index of the field that a file calls name, or -1.
+func fieldNamed(t reflect.Type, name string) int {
+	for i := range t.NumField() {
+		if tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); tag == name {
+			return i
+		}
+	}
+	return -1
 }
 
 // Advice is a setting that is legal but suspicious (requirement C3).

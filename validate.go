@@ -35,15 +35,6 @@ func (c Config) Validate() error {
 	return f.err()
 }
 
-// faults collects what is wrong.
-type faults struct{ list []error }
-
-func (f *faults) add(path string, value any, reason Reason, fix string, args ...any) {
-	f.list = append(f.list, &ConfigError{path, value, reason, fmt.Sprintf(fix, args...)})
-}
-
-func (f *faults) err() error { return errors.Join(f.list...) }
-
 // withDefaults fills in the knobs for which 0 means the default, so that a
 // Config written from scratch works like one that started from DefaultConfig.
 // Rates and bursts are not among them: 0 is no limit.
