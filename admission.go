@@ -20,7 +20,8 @@ func (l *Limiter) pass(t *transit) bool {
 	if p.deny.hasAddr(&t.who) {
 		return l.denied(t)
 	}
-	if c.exempt || p.exempt.hasAddr(&t.who) {
+	t.exempt = c.exempt || p.exempt.hasAddr(&t.who)
+	if t.exempt && p.deny.accounts == nil {
 		c.count.exempt.add(1)
 		return true
 	}
@@ -33,7 +34,9 @@ func (l *Limiter) pass(t *transit) bool {
 
 func (l *Limiter) passTiers(t *transit, b *basket) bool {
 	c, p := t.c, t.p
-	b.addNetwork(l, c, t.r, &t.who)
+	if !t.exempt {
+		b.addNetwork(l, c, t.r, &t.who)
+	}
 	account := -1
 	if len(c.uses) > c.network || p.deny.accounts != nil || p.exempt.accounts != nil {
 		if !l.findAccount(t, b) {
@@ -49,11 +52,15 @@ func (l *Limiter) passTiers(t *transit, b *basket) bool {
 				c.count.exempt.add(1)
 				return true
 			}
-			if !exempt { // a mere claim to be exempt spares the account tier only
+			if !exempt && !t.exempt { // a mere claim to be exempt spares the account tier only
 				account = len(b.checks)
 				b.addAccount(c, key)
 			}
 		}
+	}
+	if t.exempt { // and its account, if it has one, is not denied
+		c.count.exempt.add(1)
+		return true
 	}
 	if len(b.checks) == 0 {
 		c.count.admitted.add(1)
@@ -66,8 +73,8 @@ func (l *Limiter) passTiers(t *transit, b *basket) bool {
 		return false
 	}
 	c.count.admitted.add(1)
-	if account >= 0 && account < len(b.checks) && !b.checks[account].Shadow {
-		t.spent = charge{b.uses[account], b.checks[account].Key}
+	if account >= 0 {
+		t.spent = b.charge(account)
 	}
 	t.tighten(b)
 	return true
@@ -104,7 +111,7 @@ func (l *Limiter) findAccount(t *transit, b *basket) bool {
 		if t.r.Method != http.MethodPost || t.r.Body == nil || t.r.Body == http.NoBody {
 			return true
 		}
-		if v, ok := l.peek(t.r.Context(), b); ok && !v.Admitted() && b.uses[v.Refused].maxWait < v.RetryAfter {
+		if v, ok := l.peek(t.r.Context(), t.p, b); ok && !v.Admitted() && b.uses[v.Refused].maxWait < v.RetryAfter {
 			l.throttled(t, b, v)
 			return false
 		}
@@ -114,34 +121,58 @@ func (l *Limiter) findAccount(t *transit, b *basket) bool {
 }
 
 // peek asks without spending. ok is false if the store cannot tell.
-func (l *Limiter) peek(ctx context.Context, b *basket) (v store.Verdict, ok bool) {
+func (l *Limiter) peek(ctx context.Context, p *policy, b *basket) (v store.Verdict, ok bool) {
 	if l.peeker == nil || len(b.checks) == 0 {
 		return v, false
 	}
+	ctx, cancel := l.withDeadline(ctx)
+	defer cancel()
 	v, states, err := l.peeker.Peek(ctx, b.checks, b.states[:0])
+	if err != nil && p.cfg.Store.OnError != "allow" { // Admit is about to count and log it
+		v, states, err = l.local.Peek(ctx, b.checks, b.states[:0])
+	}
 	if err != nil {
-		return v, false // Admit is about to say the same
+		return v, false
 	}
 	b.states = states
 	return v, true
 }
 
+// storeTimeout is how long a store may take over one call. The contract says
+// within the context's deadline, but most requests have none: a store that
+// hangs must not hang them.
+const storeTimeout = time.Second
+
+// withDeadline gives a call to the store its deadline. The memory store, which
+// never waits, is spared the cost.
+func (l *Limiter) withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if l.store == store.Store(l.local) {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, storeTimeout)
+}
+
 // admit asks the store, or who stands in for it while it fails: no failure of
 // a store refuses a request.
 func (l *Limiter) admit(ctx context.Context, p *policy, b *basket) store.Verdict {
-	v, states, err := l.store.Admit(ctx, b.checks, b.states[:0])
+	bounded, cancel := l.withDeadline(ctx)
+	defer cancel()
+	v, states, err := l.store.Admit(bounded, b.checks, b.states[:0])
 	if err == nil {
-		b.states = states
+		b.states, b.by = states, l.store
 		return v
 	}
-	b.states = b.states[:0]
-	l.storeFailed("admit", err)
+	b.states, b.by = b.states[:0], nil
+	if ctx.Err() != context.Canceled { // a client that left is no failure of the store
+		l.storeFailed("admit", err)
+	}
 	if p.cfg.Store.OnError == "allow" {
 		return store.Verdict{Refused: -1}
 	}
 	if v, b.states, err = l.local.Admit(ctx, b.checks, b.states); err != nil {
 		return store.Verdict{Refused: -1}
 	}
+	b.by = l.local
 	return v
 }
 

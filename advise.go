@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Advise returns what is legal in the Config but suspicious (requirement C3).
@@ -34,9 +35,25 @@ func (c Config) Advise() []Advice {
 		add("client_ip.insecure_trust_any", "a network of /0 may be trusted: whoever reaches this server then chooses the address it is counted by")
 	}
 	for i, e := range c.Endpoints {
+		if host := hostOf(e.Pattern); host != "" && host != "localhost" && !strings.Contains(host, ".") {
+			add(fmt.Sprintf("endpoints[%d].pattern", i), "%s is taken for a host, so requests for any other are not matched; begin the path with / if that is not meant", host)
+		}
 		for _, tier := range slices.Sorted(maps.Keys(e.Limits)) {
 			if l := e.Limits[tier]; l.active() && l.Burst < l.Rate {
 				add(fmt.Sprintf("endpoints[%d].limits.%s.burst", i, tier), "%v is below one second of the rate (%v): clients that come in bursts are refused although their average is low", l.Burst, l.Rate)
+			}
+		}
+	}
+	for _, list := range []struct {
+		path, effect string
+		networks     []string
+	}{
+		{"exempt.networks", "nobody is ever limited", c.Exempt.Networks},
+		{"deny.networks", "everybody is refused", c.Deny.Networks},
+	} {
+		for i, n := range list.networks {
+			if p, err := parseNetwork(n); err == nil && p.Bits() == 0 {
+				add(fmt.Sprintf("%s[%d]", list.path, i), "%s covers every address of its family: %s", n, list.effect)
 			}
 		}
 	}
@@ -63,6 +80,15 @@ func (c Config) Advise() []Advice {
 		add(fmt.Sprintf("shadow[%d]", i), "tier %s only counts and logs what it would refuse", name)
 	}
 	return list
+}
+
+// hostOf returns the host of a ServeMux pattern: "[METHOD ][HOST]/[PATH]".
+func hostOf(pattern string) string {
+	if i := strings.IndexAny(pattern, " \t"); i >= 0 {
+		pattern = strings.TrimLeft(pattern[i:], " \t")
+	}
+	host, _, _ := strings.Cut(pattern, "/")
+	return host
 }
 
 // usesTier reports whether a tier limits any class.

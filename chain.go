@@ -97,15 +97,12 @@ type chain struct {
 // is admitted: a refusal allocates nothing for it.
 func (h *chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l := h.l
-	v := visitFrom(r.Context())
-	if v != nil && v.l != l {
-		v = nil
-	}
+	v := l.visitOf(r.Context())
 	var p *policy
 	var who asker
 	var c *classPolicy
 	if v != nil {
-		p, who, c = v.p, v.who, v.c
+		p, who, c = v.p, v.who, v.class()
 	} else {
 		if p = l.policy.Load(); !p.on {
 			h.next.ServeHTTP(w, r)
@@ -120,17 +117,18 @@ func (h *chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c = p.classes[h.class]
 	}
 	t := transit{w: w, r: r, p: p, c: c, who: who}
-	if c != nil && !v.passedTiers(&t) && !l.pass(&t) {
+	if v == nil {
+		if c != nil && !l.pass(&t) {
+			return
+		}
+		// Without a class nothing was asked, so a Protect behind still has to.
+		v = &visit{Context: r.Context(), l: l, p: p, c: c, who: who, tiers: c != nil, account: t.account, outcome: t.outcome}
+		r = r.WithContext(v)
+	} else if c != nil && !v.pass(&t) {
 		return
 	}
-	if v == nil {
-		v = &visit{Context: r.Context(), l: l, p: p, c: c, who: who, tiers: true, account: t.account, outcome: t.outcome}
-		r = r.WithContext(v)
-	} else {
-		v.settle(&t)
-	}
 	if c != nil && c.guard != nil && !h.unguarded {
-		c.guard.serve(w, r, v, h.next)
+		c.guard.serve(w, r, v, c, h.next)
 		return
 	}
 	h.next.ServeHTTP(w, r)
@@ -148,24 +146,24 @@ type transit struct {
 	outcome
 }
 
-// passedTiers reports whether the request has been through the tiers already,
-// and takes over the account that SetAccount gave. v may be nil.
-func (v *visit) passedTiers(t *transit) bool {
-	if v == nil {
+// pass takes a request that has a visit already through the tiers, unless it
+// has been through them: once, even if a program sends it through several
+// handlers at the same time. An account that SetAccount gave is the one asked.
+func (v *visit) pass(t *transit) bool {
+	v.passing.Lock()
+	defer v.passing.Unlock()
+	v.mu.Lock()
+	passed := v.tiers
+	t.account, t.sure = v.account, v.account != ""
+	v.mu.Unlock()
+	if passed {
+		return true
+	}
+	if !v.l.pass(t) {
 		return false
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	t.account, t.sure = v.account, v.account != ""
-	return v.tiers
-}
-
-// settle records in an existing visit what the tiers found.
-func (v *visit) settle(t *transit) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.tiers {
-		return
-	}
 	v.tiers, v.c, v.account, v.outcome = true, t.c, t.account, t.outcome
+	return true
 }

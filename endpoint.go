@@ -2,6 +2,7 @@ package weir
 
 import (
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/weir-go/weir/store"
@@ -109,19 +110,32 @@ type endpoints struct {
 	fallback  *classPolicy // may be nil
 }
 
-// of returns the request's class, or nil if it has none. Where the mux would
-// redirect (a path that is not clean) the request still has the class of the
-// pattern it would be sent to: the handler behind may clean paths too.
+// of returns the request's class, or nil if it has none. A path with escapes is
+// looked at decoded first: ServeMux takes /acme%2Fnew-order for one segment,
+// but routers that match URL.Path do not, and would serve it unlimited.
 func (e *endpoints) of(r *http.Request) *classPolicy {
 	if e.mux == nil {
 		return e.fallback
 	}
+	if r.URL.RawPath != "" {
+		decoded := &http.Request{Method: r.Method, Host: r.Host, URL: &url.URL{Path: r.URL.Path}}
+		if c := e.match(decoded); c != nil {
+			return c
+		}
+	}
+	if c := e.match(r); c != nil {
+		return c
+	}
+	return e.fallback
+}
+
+// match asks the mux. Where it would redirect (a path that is not clean) the
+// request has the class of the pattern that it would be sent to: the handler
+// behind may clean paths too.
+func (e *endpoints) match(r *http.Request) *classPolicy {
 	h, pattern := e.mux.Handler(r)
 	if c, ok := h.(*classPolicy); ok {
 		return c
 	}
-	if c := e.byPattern[pattern]; c != nil {
-		return c
-	}
-	return e.fallback
+	return e.byPattern[pattern]
 }

@@ -91,22 +91,22 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		g.serve(w, r, v, next)
+		g.serve(w, r, v, v.class(), next)
 	})
 }
 
-// serve runs next in a slot.
-func (g *Guard) serve(w http.ResponseWriter, r *http.Request, v *visit, next http.Handler) {
+// serve runs next in a slot. c is the class that asks for it, nil for none.
+func (g *Guard) serve(w http.ResponseWriter, r *http.Request, v *visit, c *classPolicy, next http.Handler) {
 	if v.guard.Load() == g { // mounted twice: one request, one slot
 		next.ServeHTTP(w, r)
 		return
 	}
 	wait := v.p.guardWait[g.name]
-	if v.c != nil && v.c.mode == ModeFail {
+	if c != nil && c.mode == ModeFail {
 		wait = 0
 	}
 	if err := g.gate.Acquire(r.Context(), wait); err != nil {
-		g.shed(w, r, v, err)
+		g.shed(w, r, v, c, err)
 		return
 	}
 	defer g.gate.Release()
@@ -120,11 +120,11 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, v *visit, next htt
 
 // shed answers a request that got no slot. Its tokens stay spent, so that
 // retries stay limited.
-func (g *Guard) shed(w http.ResponseWriter, r *http.Request, v *visit, err error) {
+func (g *Guard) shed(w http.ResponseWriter, r *http.Request, v *visit, c *classPolicy, err error) {
 	reason := shedReason(err)
 	k, class, kind := g.l.counts.class(classDirect), Class(""), KindAPI
-	if v.c != nil {
-		k, class, kind = v.c.count, v.c.name, v.c.kind
+	if c != nil {
+		k, class, kind = c.count, c.name, c.kind
 	}
 	g.l.refused(&k.shed[reason], class, "guard", g.name, shedReasons[reason])
 	g.l.refuse(w, r, v.p, kind, problem.Rejection{

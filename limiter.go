@@ -38,6 +38,7 @@ type Limiter struct {
 	wiredGuards  map[string]bool
 	bare         bool    // a handler was handed back bare
 	fixed        *Config // what Reload may not change; nil until first enabled
+	scopes       []scope // that the stores have tables for
 }
 
 // New returns a Limiter for cfg. It reports every fault of cfg at once; see
@@ -67,24 +68,20 @@ func New(cfg Config, opts ...Option) (*Limiter, error) {
 	l.peeker, _ = l.store.(store.Peeker)
 	l.configurer, _ = l.store.(store.Configurer)
 	l.sizer, _ = l.store.(store.Sizer)
-	if err := l.setSecret(cfg); err != nil {
-		return nil, err
-	}
 	if err := l.Reload(cfg); err != nil {
 		return nil, err
 	}
 	return l, nil
 }
 
-// setSecret keys the hashes of ids.
-func (l *Limiter) setSecret(cfg Config) error {
+// setSecret keys the hashes of ids. No request has used them yet.
+func (l *Limiter) setSecret(cfg Config) {
 	secret, err := expand(cfg.Store.KeySecret)
 	if err != nil || secret == "" {
 		_, _ = rand.Read(l.keyer.secret[:]) // never fails; Validate reports err
-		return nil
+		return
 	}
 	l.keyer.secret = sha256.Sum256([]byte(secret))
-	return nil
 }
 
 // Reload puts cfg in force for the requests that come from now on; those under
@@ -95,6 +92,9 @@ func (l *Limiter) setSecret(cfg Config) error {
 func (l *Limiter) Reload(cfg Config) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.fixed == nil {
+		l.setSecret(cfg)
+	}
 	p, err := l.compile(cfg)
 	if err != nil {
 		return err
@@ -105,8 +105,8 @@ func (l *Limiter) Reload(cfg Config) error {
 	}
 	if l.fixed == nil {
 		if l.opts.registerer != nil {
-			// A scrape may come at once.
-			l.policy.Store(&policy{})
+			// A scrape may come at once, in New before there is any policy.
+			l.policy.CompareAndSwap(nil, &policy{})
 			if l.hub, err = joinHub(l.opts.registerer, p.cfg.Namespace, l); err != nil {
 				return err
 			}
@@ -117,8 +117,8 @@ func (l *Limiter) Reload(cfg Config) error {
 	for name, g := range p.guards {
 		g.gate.Resize(p.guardSize[name], p.cfg.Guards[name].MaxQueue)
 	}
-	old := l.policy.Swap(p)
-	l.dropScopes(old, p)
+	l.policy.Store(p)
+	l.dropScopes(p)
 	for _, a := range cfg.Advise() {
 		l.log.Warn("weir: advice", "field", a.Path, "advice", a.Text)
 	}
@@ -136,16 +136,13 @@ func (l *Limiter) configure(p *policy) {
 }
 
 // dropScopes forgets the tables of tiers that are gone. One that comes back
-// later starts with full buckets.
-func (l *Limiter) dropScopes(old, p *policy) {
-	if old == nil {
-		return
-	}
+// later starts with full buckets. l.mu is held.
+func (l *Limiter) dropScopes(p *policy) {
 	kept := map[string]bool{}
 	for _, s := range p.scopes {
 		kept[s.name] = true
 	}
-	for _, s := range old.scopes {
+	for _, s := range l.scopes {
 		if !kept[s.name] {
 			l.local.Drop(s.name)
 			if l.configurer != nil && l.store != store.Store(l.local) {
@@ -153,6 +150,7 @@ func (l *Limiter) dropScopes(old, p *policy) {
 			}
 		}
 	}
+	l.scopes = p.scopes
 }
 
 // Config returns a deep copy of what is in force, as it was given.

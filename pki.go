@@ -58,6 +58,7 @@ func PKIEndpoints() []Endpoint {
 		{Class: ClassACMECertificate, Kind: KindACME, Limits: steps, Pattern: "/acme/cert/{id...}"},
 		{Class: ClassACMERenewalInfo, Kind: KindACME, Limits: reads, Pattern: "GET /acme/renewal-info/{id}"},
 		{Class: ClassOCSP, Kind: KindOCSP, Limits: reads, Pattern: "POST /ocsp"},
+		{Class: ClassOCSP, Kind: KindOCSP, Limits: reads, Pattern: "POST /ocsp/{$}"},
 		{Class: ClassOCSP, Kind: KindOCSP, Limits: reads, Pattern: "GET /ocsp/{request...}"},
 		{Class: ClassCRL, Kind: KindCRL, Limits: reads, Pattern: "GET /crl"},
 		{Class: ClassCRL, Kind: KindCRL, Limits: reads, Pattern: "GET /crl/{name...}"},

@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -55,9 +56,12 @@ func (l *Limiter) compile(given Config) (*policy, error) {
 		return p, nil
 	}
 	p.on, p.cfg = true, given.withDefaults()
+	if l.opts.store != nil {
+		p.cfg.Store.Backend = "" // not looked at: see WithStore
+	}
 	f := &faults{}
 	p.cfg.validate(f)
-	l.validateOptions(&p.cfg, f)
+	sizes := l.validateOptions(&p.cfg, f)
 	l.validateReload(&p.cfg, f)
 	if err := f.err(); err != nil {
 		return nil, err
@@ -68,22 +72,21 @@ func (l *Limiter) compile(given Config) (*policy, error) {
 	p.writers = writers(l.opts.writers)
 	for name, g := range p.cfg.Guards {
 		p.guards[name], p.guardWait[name] = l.guardNamed(name), time.Duration(g.AcquireTimeout)
-		p.guardSize[name] = g.MaxInFlight
-		if size := l.opts.poolSizes[name]; g.MaxInFlight == 0 && size != nil {
-			p.guardSize[name] = size()
-		}
+		p.guardSize[name] = cmp.Or(g.MaxInFlight, sizes[name])
 	}
 	p.compileClasses(l)
 	return p, nil
 }
 
-// validateOptions finds what the Config needs from the options.
-func (l *Limiter) validateOptions(c *Config, f *faults) {
+// validateOptions finds what the Config needs from the options. It returns the
+// sizes of the pools, each asked once: a second answer might be another.
+func (l *Limiter) validateOptions(c *Config, f *faults) map[string]int {
 	for i, t := range c.Tiers.Custom {
 		if l.opts.keys[t.Name] == nil {
 			f.add(fmt.Sprintf("tiers.custom[%d].name", i), t.Name, ReasonMissing, "the tier has no key function: pass WithKey(%q, …) to New", t.Name)
 		}
 	}
+	sizes := map[string]int{}
 	for name, g := range c.Guards {
 		if g.MaxInFlight != 0 {
 			continue
@@ -91,10 +94,11 @@ func (l *Limiter) validateOptions(c *Config, f *faults) {
 		path := "guards." + name + ".max_in_flight"
 		if size := l.opts.poolSizes[name]; size == nil {
 			f.add(path, nil, ReasonMissing, "write how many may be at work at once, or pass WithPoolSize(%q, …) to New", name)
-		} else if n := size(); n < 1 {
-			f.add(path, n, ReasonOutOfRange, "the function of WithPoolSize(%q, …) must return at least 1", name)
+		} else if sizes[name] = size(); sizes[name] < 1 {
+			f.add(path, sizes[name], ReasonOutOfRange, "the function of WithPoolSize(%q, …) must return at least 1", name)
 		}
 	}
+	return sizes
 }
 
 // validateReload finds what may not change any more.
@@ -190,8 +194,8 @@ func (l *Limiter) compileTier(cfg *Config, name string) *tier {
 		t.source, t.key, t.unkeyed = fromFunc, l.opts.keys[name], countIn(l.counts, l.counts.unkeyed, name)
 	}
 	for id, o := range cfg.overridesOf(name) {
-		if !o.active() {
-			continue // neither value: the tier's own limit holds
+		if !o.active() { // neither value: the tier's own limit, inside a wider network too
+			o, _ = cfg.tierLimit(name)
 		}
 		if t.source == fromAddress {
 			if p, err := parseNetwork(id); err == nil {

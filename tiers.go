@@ -2,6 +2,7 @@ package weir
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -56,7 +57,7 @@ func (c *Config) overridesOf(name string) map[string]Limit {
 
 func (c *Config) tierPath(name string) string {
 	if i := slices.IndexFunc(c.Tiers.Custom, func(t CustomTierConfig) bool { return t.Name == name }); i >= 0 {
-		return "tiers.custom[" + name + "]"
+		return fmt.Sprintf("tiers.custom[%d]", i)
 	}
 	return "tiers." + name
 }
@@ -144,6 +145,15 @@ type asker struct {
 	source clientip.Source
 }
 
+// counted is the first address of the network that counts as this client;
+// invalid for one without an address.
+func (a *asker) counted() netip.Addr {
+	if !a.addr.IsValid() {
+		return netip.Addr{}
+	}
+	return netip.AddrFrom16(a.key).Unmap()
+}
+
 // ask finds out who sent r, and counts the headers that could not be believed.
 func (l *Limiter) ask(p *policy, r *http.Request) asker {
 	res := p.resolver.Resolve(r)
@@ -185,10 +195,20 @@ type basket struct {
 	checks []store.Check
 	uses   []*tierUse // beside checks
 	states []store.State
+	by     store.Store // who decided; nil if nobody could
 }
 
 func (b *basket) reset() {
-	b.checks, b.uses, b.states = b.checks[:0], b.uses[:0], b.states[:0]
+	b.checks, b.uses, b.states, b.by = b.checks[:0], b.uses[:0], b.states[:0], nil
+}
+
+// charge is what check i of an admitted request has taken: nothing where
+// nobody could decide, or where a tier in shadow mode lacked the tokens.
+func (b *basket) charge(i int) charge {
+	if i >= len(b.states) || b.states[i].Wait > 0 {
+		return charge{}
+	}
+	return charge{b.by, b.uses[i], b.checks[i].Key}
 }
 
 func (b *basket) add(u *tierUse, key store.Key, l store.Limit) {
@@ -205,7 +225,9 @@ func (b *basket) addNetwork(l *Limiter, c *classPolicy, r *http.Request, who *as
 		case fromAddress:
 			key = who.key
 			if u.overrides && len(u.tier.networks.bits) > 0 {
-				if o, ok := u.tier.networks.of(who.addr); ok {
+				// By the address that is counted: one that carries an IPv4
+				// address is in that one's bucket, which has one limit.
+				if o, ok := u.tier.networks.of(who.counted()); ok {
 					limit = o
 				}
 			}

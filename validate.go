@@ -73,7 +73,7 @@ func orDefault[T comparable](p *T, def T) {
 // validate walks the fields in order. c has its defaults filled in.
 func (c *Config) validate(f *faults) {
 	if !namespacePattern.MatchString(c.Namespace) {
-		f.add("namespace", c.Namespace, ReasonInvalid, "use letters, digits and _, starting with a letter, at most 64")
+		f.add("namespace", c.Namespace, ReasonInvalid, "use letters, digits and _, not starting with a digit, at most 64")
 	}
 	c.validateClientIP(f)
 	c.validateEndpoints(f)
@@ -89,6 +89,12 @@ func (c *Config) validate(f *faults) {
 	if !slices.Contains([]string{"off", "rejected", "always"}, c.Headers.RateLimit) {
 		f.add("headers.rate_limit", c.Headers.RateLimit, ReasonUnknown, "write off, rejected or always")
 	}
+	if c.Headers.RateLimit == "always" {
+		f.add("headers.rate_limit", "always", ReasonUnsupported, "this version has no rate-limit headers yet: leave it out")
+	}
+	if c.Headers.IETF {
+		f.add("headers.ietf", true, ReasonUnsupported, "this version has no rate-limit headers yet: leave it false")
+	}
 	if !(c.RetryJitter >= 0 && c.RetryJitter <= 0.5) {
 		f.add("retry_jitter", c.RetryJitter, ReasonOutOfRange, "write a fraction from 0 to 0.5")
 	}
@@ -103,24 +109,31 @@ func (c *Config) validate(f *faults) {
 	}
 }
 
-// active reports whether anything would ever be refused.
+// active reports whether anything would ever be refused. That no request has a
+// class is a fault of its own, so there the common tiers are looked at.
 func (c *Config) active() bool {
-	if len(c.Guards) > 0 {
+	if len(c.Guards) > 0 || len(c.Deny.Networks) > 0 || len(c.Deny.Accounts) > 0 {
 		return true
 	}
-	for _, name := range c.tierNames() {
-		if l, _ := c.tierLimit(name); l.active() {
-			return true
-		}
+	classes := c.Endpoints
+	if c.DefaultClass != "" || len(classes) == 0 {
+		classes = append(slices.Clip(classes), Endpoint{Class: c.DefaultClass})
 	}
-	for _, e := range c.Endpoints {
-		for _, l := range e.Limits {
-			if l.active() {
-				return true
-			}
-		}
+	return slices.ContainsFunc(classes, func(e Endpoint) bool {
+		return !slices.Contains(c.Exempt.Classes, e.Class) && slices.ContainsFunc(c.tierNames(), func(tier string) bool {
+			return c.limitFor(e, tier).active()
+		})
+	})
+}
+
+// limitFor is what a class may spend from a tier: its own buckets' limit, or
+// the tier's.
+func (c *Config) limitFor(e Endpoint, tier string) Limit {
+	if own, ok := e.Limits[tier]; ok {
+		return own
 	}
-	return false
+	l, _ := c.tierLimit(tier)
+	return l
 }
 
 func (l Limit) active() bool { return l.Rate > 0 && l.Burst > 0 }
@@ -129,10 +142,14 @@ func (c *Config) validateClientIP(f *faults) {
 	_, errs, _ := c.ClientIP.resolver()
 	for _, e := range errs {
 		path := "client_ip." + e.Field
+		if e.Index < 0 && e.Value == "" {
+			f.add(path, nil, ReasonMissing, "%s: write %s", e.Message, e.Fix)
+			continue
+		}
 		if e.Index >= 0 {
 			path = fmt.Sprintf("%s[%d]", path, e.Index)
 		}
-		f.add(path, e.Value, ReasonInvalid, "%s: %s", e.Message, e.Fix)
+		f.add(path, e.Value, ReasonInvalid, "it %s: write %s", e.Message, e.Fix)
 	}
 	if p := c.ClientIP.IPv4Prefix; p < 8 || p > 32 {
 		f.add("client_ip.ipv4_prefix", p, ReasonOutOfRange, "write 8 to 32; 32 counts each address, 24 a carrier's block")
@@ -145,8 +162,9 @@ func (c *Config) validateClientIP(f *faults) {
 func (c ClientIPConfig) resolver() (*clientip.Resolver, []clientip.Fault, []clientip.Fault) {
 	return clientip.New(clientip.Config{
 		Trusted: c.TrustedProxies, Header: c.Header, XRealIP: c.XRealIP, AllowAny: c.InsecureTrustAny,
-		// Any header but the default was chosen by somebody who means to trust it.
-		TrustRequired: c.TrustedProxies != nil || !strings.EqualFold(c.Header, "x-forwarded-for") || c.InsecureTrustAny,
+		// Any header but the default was chosen by somebody who means to trust it
+		// (requirement I6). An empty list was not: it is how a file says "none".
+		TrustRequired: !strings.EqualFold(c.Header, "x-forwarded-for") || c.InsecureTrustAny,
 	})
 }
 
@@ -155,17 +173,15 @@ func (c *Config) validateEndpoints(f *faults) {
 	mux := http.NewServeMux()
 	for i, e := range c.Endpoints {
 		path := fmt.Sprintf("endpoints[%d]", i)
-		if e.Pattern != "" {
-			if err := register(mux, e.Pattern, http.NotFoundHandler()); err != nil {
-				f.add(path+".pattern", e.Pattern, ReasonConflict, "ServeMux refuses it (%v): correct the pattern or drop one of the two", err)
-			}
-		}
+		c.validatePattern(f, mux, i)
 		c.validateClass(f, path+".class", e.Class)
 		if !slices.Contains([]Kind{KindACME, KindOCSP, KindCRL, KindEST, KindSCEP, KindAPI, KindPage, KindS3}, e.Kind) {
 			f.add(path+".kind", string(e.Kind), ReasonUnknown, "write acme, ocsp, crl, est, scep, api, page or s3")
 		}
 		if !(e.Cost > 0 && e.Cost <= math.MaxInt32) {
 			f.add(path+".cost", e.Cost, ReasonOutOfRange, "write a number of tokens above 0; leave it out for 1")
+		} else {
+			c.validateCost(f, path+".cost", e.Cost, e)
 		}
 		if _, ok := c.Guards[e.Guard]; !ok && e.Guard != "" {
 			f.add(path+".guard", e.Guard, ReasonUnknown, "define it under guards, or leave it empty; defined are: %s", names(c.Guards))
@@ -186,17 +202,60 @@ func (c *Config) validateEndpoints(f *faults) {
 		} else if !ok {
 			first[e.Class] = i
 		}
-		c.validateCost(f, path+".cost", e)
 	}
 	if c.DefaultClass != "" {
 		c.validateClass(f, "default_class", c.DefaultClass)
 		if _, ok := first[c.DefaultClass]; !ok {
-			c.validateCost(f, "default_class", Endpoint{Cost: 1})
+			c.validateCost(f, "default_class", string(c.DefaultClass), Endpoint{Cost: 1})
 		}
 	}
-	if len(c.Endpoints) == 0 && c.DefaultClass == "" {
+	// A guard alone may be all that is wanted, for the program to acquire.
+	if len(c.Endpoints) == 0 && c.DefaultClass == "" && (len(c.Guards) == 0 || c.limitsAny()) {
 		f.add("endpoints", nil, ReasonInert, "no request would have a class, so none would be limited: set endpoints (see PKIEndpoints) or default_class")
 	}
+}
+
+// limitsAny reports whether any tier has a limit.
+func (c *Config) limitsAny() bool {
+	return slices.ContainsFunc(c.tierNames(), func(tier string) bool { l, _ := c.tierLimit(tier); return l.active() })
+}
+
+// validatePattern asks ServeMux about the pattern of endpoint i: alone, and
+// beside those before it, which mux has.
+func (c *Config) validatePattern(f *faults, mux *http.ServeMux, i int) {
+	pattern, path := c.Endpoints[i].Pattern, fmt.Sprintf("endpoints[%d].pattern", i)
+	if pattern == "" {
+		return
+	}
+	if err := register(http.NewServeMux(), pattern); err != nil {
+		_, why, _ := strings.Cut(err.Error(), ": ")
+		f.add(path, pattern, ReasonInvalid, "ServeMux cannot read it (%s): write a method, a blank and a path, such as POST /acme/new-order, or the path alone", why)
+		return
+	}
+	if end := strings.IndexAny(pattern, " \t"); end > 0 && pattern[:end] != strings.ToUpper(pattern[:end]) {
+		f.add(path, pattern, ReasonInvalid, "no client sends that method: write %s", strings.ToUpper(pattern[:end]))
+	}
+	if register(mux, pattern) == nil {
+		return
+	}
+	for j, other := range c.Endpoints[:i] {
+		pair := http.NewServeMux()
+		if register(pair, other.Pattern) == nil && register(pair, pattern) != nil {
+			f.add(path, pattern, ReasonConflict, "it and that of endpoints[%d] (%s) match some of the same requests, and neither is the narrower: change one of the two, or drop it", j, other.Pattern)
+			return
+		}
+	}
+}
+
+// register adds a pattern, turning ServeMux's panic into an error.
+func register(mux *http.ServeMux, pattern string) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	mux.Handle(pattern, http.NotFoundHandler())
+	return nil
 }
 
 func (c *Config) validateClass(f *faults, path string, class Class) {
@@ -205,49 +264,36 @@ func (c *Config) validateClass(f *faults, path string, class Class) {
 		f.add(path, nil, ReasonMissing, "give a class, one lower-case word such as acme_new_order")
 	case !wordPattern.MatchString(string(class)):
 		f.add(path, string(class), ReasonInvalid, "use lower-case letters, digits and _, starting with a letter, at most 64")
+	case class == classDirect:
+		f.add(path, string(class), ReasonConflict, "in metrics it stands for work that did not come through HTTP: choose another word")
 	}
 }
 
 // validateCost finds the requests that could never pass: their cost is above
-// the burst of a tier they spend from.
-func (c *Config) validateCost(f *faults, path string, e Endpoint) {
+// the burst of a tier they spend from. value is what stands at the path.
+func (c *Config) validateCost(f *faults, path string, value any, e Endpoint) {
 	for _, name := range c.tierNames() {
-		l, _ := c.tierLimit(name)
-		own, ok := e.Limits[name]
-		if ok {
-			l = own
+		if l := c.limitFor(e, name); l.active() && e.Cost > l.Burst {
+			f.add(path, value, ReasonConflict, "a request costs %v, more than the burst of tier %s (%v), so it could never pass: raise the burst to %v or lower the cost", e.Cost, name, l.Burst, math.Ceil(e.Cost))
 		}
-		if l.active() && e.Cost > l.Burst {
-			f.add(path, e.Cost, ReasonConflict, "above the burst of tier %s (%v), so such a request could never pass: raise the burst to %v or lower the cost", name, l.Burst, math.Ceil(e.Cost))
-		}
-		if ok {
+		if _, own := e.Limits[name]; own {
 			continue // overrides do not apply to a class's own buckets
 		}
 		over := c.overridesOf(name)
 		for _, key := range slices.Sorted(maps.Keys(over)) {
 			if o := over[key]; o.active() && e.Cost > o.Burst {
-				f.add(path, e.Cost, ReasonConflict, "above the burst of an override in tier %s (%v), so such a request could never pass: raise that burst to %v or lower the cost", name, o.Burst, math.Ceil(e.Cost))
+				f.add(path, value, ReasonConflict, "a request costs %v, more than the burst of an override in tier %s (%v), so it could never pass: raise that burst to %v or lower the cost", e.Cost, name, o.Burst, math.Ceil(e.Cost))
 				break
 			}
 		}
 	}
 }
 
-// register adds a pattern, turning ServeMux's panic into an error.
-func register(mux *http.ServeMux, pattern string, h http.Handler) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%v", p)
-		}
-	}()
-	mux.Handle(pattern, h)
-	return nil
-}
-
 func (c *Config) validateLists(f *faults) {
 	for i, n := range c.Exempt.Networks {
 		validateNetwork(f, fmt.Sprintf("exempt.networks[%d]", i), n)
 	}
+	validateAccounts(f, "exempt.accounts", c.Exempt.Accounts)
 	for i, class := range c.Exempt.Classes {
 		if !c.hasClass(class) {
 			f.add(fmt.Sprintf("exempt.classes[%d]", i), string(class), ReasonUnknown, "name a class of an endpoint, or default_class")
@@ -255,6 +301,17 @@ func (c *Config) validateLists(f *faults) {
 	}
 	for i, n := range c.Deny.Networks {
 		validateNetwork(f, fmt.Sprintf("deny.networks[%d]", i), n)
+	}
+	validateAccounts(f, "deny.accounts", c.Deny.Accounts)
+}
+
+// validateAccounts finds entries that are no account's: a request without an
+// account is on no list.
+func validateAccounts(f *faults, path string, accounts []string) {
+	for i, a := range accounts {
+		if a == "" {
+			f.add(fmt.Sprintf("%s[%d]", path, i), a, ReasonInvalid, "write the id of an account, or drop the entry")
+		}
 	}
 }
 
@@ -295,20 +352,13 @@ func (c *Config) validateTiers(f *faults) {
 		tier *TierConfig
 	}{{"tiers.global", &t.Global}, {"tiers.per_ip", &t.PerIP}, {"tiers.per_account", &t.PerAccount}} {
 		validateLimit(f, one.path, Limit{one.tier.Rate, one.tier.Burst})
-		validateOverrides(f, one.path, one.tier.Overrides)
+		validateOverrides(f, one.path, Limit{one.tier.Rate, one.tier.Burst}, one.tier.Overrides)
 		validateWait(f, one.path+".max_wait", one.tier.MaxWait)
 	}
 	if len(t.Global.Overrides) > 0 {
-		f.add("tiers.global.overrides", len(t.Global.Overrides), ReasonInert, "the global tier has no keys: use per_ip or per_account")
+		f.add("tiers.global.overrides", nil, ReasonInert, "the global tier has no keys: use per_ip or per_account")
 	}
-	for _, key := range slices.Sorted(maps.Keys(t.PerIP.Overrides)) {
-		p, err := parseNetwork(key)
-		if err != nil {
-			f.add("tiers.per_ip.overrides."+key, nil, ReasonInvalid, "write an address such as 192.0.2.7 or a network such as 192.0.2.0/24")
-		} else if bits := c.clientBits(p.Addr()); p.Bits() > bits && p.Bits() < p.Addr().BitLen() {
-			f.add("tiers.per_ip.overrides."+key, nil, ReasonConflict, "clients are counted by /%d here: write a network of at most that length", bits)
-		}
-	}
+	c.validateNetworkOverrides(f)
 	seen := map[string]bool{TierGlobal: true, TierPerIP: true, TierPerAccount: true}
 	for i, tier := range t.Custom {
 		path := fmt.Sprintf("tiers.custom[%d]", i)
@@ -320,7 +370,7 @@ func (c *Config) validateTiers(f *faults) {
 		}
 		seen[tier.Name] = true
 		validateLimit(f, path, Limit{tier.Rate, tier.Burst})
-		validateOverrides(f, path, tier.Overrides)
+		validateOverrides(f, path, Limit{tier.Rate, tier.Burst}, tier.Overrides)
 		validateWait(f, path+".max_wait", tier.MaxWait)
 		if tier.Audit {
 			f.add(path+".audit", true, ReasonUnsupported, "this version has no audit sink yet: leave it false")
@@ -338,6 +388,31 @@ func (c *Config) validateTiers(f *faults) {
 	validateWait(f, "tiers.max_wait", &t.MaxWait)
 	if t.MaxWaiting < 1 {
 		f.add("tiers.max_waiting", t.MaxWaiting, ReasonOutOfRange, "write how many requests may be held at once; 0 means 256")
+	}
+}
+
+// validateNetworkOverrides looks at the keys of the per_ip overrides. Two that
+// stand for the same clients are a fault: which one would hold is not said.
+func (c *Config) validateNetworkOverrides(f *faults) {
+	const path = "tiers.per_ip.overrides."
+	first := map[netip.Prefix]string{}
+	for _, key := range slices.Sorted(maps.Keys(c.Tiers.PerIP.Overrides)) {
+		p, err := parseNetwork(key)
+		if err != nil {
+			f.add(path+key, nil, ReasonInvalid, "write an address such as 192.0.2.7 or a network such as 192.0.2.0/24")
+			continue
+		}
+		bits := c.clientBits(p.Addr())
+		if p.Bits() > bits && !p.IsSingleIP() {
+			f.add(path+key, nil, ReasonConflict, "clients are counted by /%d here: write a network of at most that length", bits)
+			continue
+		}
+		p, _ = p.Addr().Prefix(min(p.Bits(), bits))
+		if other, ok := first[p]; ok {
+			f.add(path+key, nil, ReasonConflict, "it stands for the same clients (%v) as %s: keep one of the two", p, other)
+			continue
+		}
+		first[p] = key
 	}
 }
 
@@ -371,10 +446,13 @@ func validateLimit(f *faults, path string, l Limit) {
 	}
 }
 
-func validateOverrides(f *faults, path string, over map[string]Limit) {
+func validateOverrides(f *faults, path string, tier Limit, over map[string]Limit) {
 	for _, key := range slices.Sorted(maps.Keys(over)) {
 		// Keys are ids; they may stand in an error that a person reads at start.
 		validateLimit(f, path+".overrides."+key, over[key])
+	}
+	if tier == (Limit{}) && len(over) > 0 {
+		f.add(path+".overrides", nil, ReasonInert, "the tier has no rate and burst of its own, so no request asks it: set them, generous ones if need be")
 	}
 }
 
@@ -407,13 +485,19 @@ func (c *Config) validateGuards(f *faults) {
 
 func (c *Config) validateStore(f *faults) {
 	s := &c.Store
-	if s.Backend != "memory" {
-		f.add("store.backend", s.Backend, ReasonUnknown, "write memory, or pass a store of your own with WithStore")
+	if s.Backend != "memory" && s.Backend != "" { // "": a store was given by WithStore
+		var value any
+		if wordPattern.MatchString(s.Backend) {
+			value = s.Backend // else it may be a DSN that came to the wrong place, password and all
+		}
+		f.add("store.backend", value, ReasonUnknown, "write memory, or pass a store of your own with WithStore")
 	}
 	if s.OnError != "local" && s.OnError != "allow" {
 		f.add("store.on_error", s.OnError, ReasonUnknown, "write local to count in this process meanwhile, or allow to let requests pass uncounted")
 	}
-	if secret, err := expand(s.KeySecret); err != nil {
+	if strings.Contains(s.KeySecret, "${") && !envPattern.MatchString(s.KeySecret) {
+		f.add("store.key_secret", nil, ReasonInvalid, "write ${NAME} with nothing around it, NAME being letters, digits and _; as it stands, this text would itself be the secret")
+	} else if secret, err := expand(s.KeySecret); err != nil {
 		f.add("store.key_secret", nil, ReasonMissing, "%v", err)
 	} else if secret != "" && len(secret) < 16 {
 		f.add("store.key_secret", nil, ReasonOutOfRange, "give at least 16 random bytes, or leave it empty for a secret that is random for each process")

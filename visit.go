@@ -16,19 +16,22 @@ import (
 type visit struct {
 	context.Context
 	l     *Limiter
-	p     *policy      // in force when the request came
-	c     *classPolicy // nil: no class
+	p     *policy // in force when the request came
 	who   asker
 	guard atomic.Pointer[Guard] // whose slot the request holds, if any
 
-	mu      sync.Mutex
-	tiers   bool   // has passed the tiers: a Limiter mounted twice charges once
-	account string // as claimed, or as set by SetAccount
+	passing sync.Mutex // held on the way through the tiers, before mu
+
+	mu      sync.Mutex   // guards what follows
+	c       *classPolicy // nil: no class
+	tiers   bool         // has passed the tiers: a Limiter mounted twice charges once
+	account string       // as claimed, or as set by SetAccount
 	outcome
 }
 
 // outcome is what the tiers left behind.
 type outcome struct {
+	exempt        bool    // by network or class: whoever it is pays nothing
 	spent         charge  // the account's token
 	tightest      *tier   // the one with the least left, or nil
 	tokens, burst float64 // of it
@@ -36,8 +39,9 @@ type outcome struct {
 
 // charge is a token taken from an account. The zero charge is none.
 type charge struct {
-	use *tierUse
-	key store.Key
+	from store.Store // the one that lent it
+	use  *tierUse
+	key  store.Key
 }
 
 type visitKey struct{}
@@ -55,11 +59,27 @@ func visitFrom(ctx context.Context) *visit {
 	return v
 }
 
+// visitOf returns the visit that a stage of this Limiter has made, also where
+// one of another Limiter lies over it, or nil.
+func (l *Limiter) visitOf(ctx context.Context) *visit {
+	v := visitFrom(ctx)
+	for v != nil && v.l != l {
+		v = visitFrom(v.Context)
+	}
+	return v
+}
+
+func (v *visit) class() *classPolicy {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.c
+}
+
 // visit returns the request's visit and the request that carries it, making
 // both where no stage of this Limiter has. Under a disabled policy the visit is
 // nil.
 func (l *Limiter) visit(r *http.Request) (*visit, *http.Request) {
-	if v := visitFrom(r.Context()); v != nil && v.l == l {
+	if v := l.visitOf(r.Context()); v != nil {
 		return v, r
 	}
 	p := l.policy.Load()
@@ -112,12 +132,15 @@ func FromContext(ctx context.Context) (info Info, ok bool) {
 // it decides whose account tier is asked. Later, in a handler, it moves the
 // charge: a token taken from another account, which the request only claimed,
 // goes back, and the verified one pays if it still can; the request itself is
-// not refused any more. Outside a Limiter's handlers it does nothing.
+// not refused any more. Where Limiters are nested it holds for each of them.
+// Outside a Limiter's handlers it does nothing.
 func SetAccount(ctx context.Context, id string) {
-	v := visitFrom(ctx)
-	if v == nil {
-		return
+	for v := visitFrom(ctx); v != nil; v = visitFrom(v.Context) {
+		v.setAccount(ctx, id)
 	}
+}
+
+func (v *visit) setAccount(ctx context.Context, id string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.account == id {
@@ -128,28 +151,39 @@ func SetAccount(ctx context.Context, id string) {
 		return
 	}
 	v.refundLocked()
-	if id == "" {
+	key := v.l.keyer.key(TierPerAccount, id)
+	if id == "" || v.exempt || v.p.exempt.accounts[key] {
 		return
 	}
 	var b basket
-	b.addAccount(v.c, v.l.keyer.key(TierPerAccount, id))
-	if len(b.checks) == 0 {
-		return
+	b.addAccount(v.classNowLocked(), key)
+	if len(b.checks) > 0 && v.l.admit(context.WithoutCancel(ctx), v.p, &b).Admitted() {
+		v.spent = b.charge(0)
 	}
-	if verdict, _, err := v.l.store.Admit(context.WithoutCancel(ctx), b.checks, nil); err == nil && verdict.Admitted() {
-		v.spent = charge{b.uses[0], b.checks[0].Key}
+}
+
+// classNowLocked is the request's class as the policy now in force has it: to
+// touch a bucket with the burst it had would cut off what a Reload has added.
+// v.mu is held.
+func (v *visit) classNowLocked() *classPolicy {
+	if c := v.l.policy.Load().classes[v.c.name]; c != nil {
+		return c
 	}
+	return v.c
 }
 
 // Disown says that the caller is not who it claimed to be: the token that the
 // request took from that account goes back, once (requirement T9). What it
-// took from its address and from all stays spent. Outside a Limiter's handlers,
-// or for a request without an account, it does nothing.
+// took from its address and from all stays spent. Where Limiters are nested it
+// holds for each of them. Outside a Limiter's handlers, or for a request
+// without an account, it does nothing.
 func Disown(ctx context.Context) {
-	v := visitFrom(ctx)
-	if v == nil {
-		return
+	for v := visitFrom(ctx); v != nil; v = visitFrom(v.Context) {
+		v.disown()
 	}
+}
+
+func (v *visit) disown() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.refundLocked()
@@ -158,14 +192,23 @@ func Disown(ctx context.Context) {
 
 // refundLocked gives the account's token back. v.mu is held.
 func (v *visit) refundLocked() {
-	if v.spent.use == nil {
+	spent := v.spent
+	if spent.from == nil {
 		return
 	}
-	var b basket
-	b.add(v.spent.use, v.spent.key, v.spent.use.limitOf(v.spent.key))
 	v.spent = charge{}
+	limit := spent.use.limitOf(spent.key)
+	for _, u := range v.classNowLocked().uses {
+		if u.scope == spent.use.scope {
+			limit = u.limitOf(spent.key)
+		}
+	}
+	var b basket
+	b.add(spent.use, spent.key, limit)
 	// The caller may have gone; its token is due all the same.
-	if err := v.l.store.Refund(context.WithoutCancel(v.Context), b.checks); err != nil {
+	ctx, cancel := v.l.withDeadline(context.WithoutCancel(v.Context))
+	defer cancel()
+	if err := spent.from.Refund(ctx, b.checks); err != nil {
 		v.l.storeFailed("refund", err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 // nanoseconds of the arithmetic.
 type Memory struct {
 	base   time.Time
+	epoch  int64                    // Unix nanoseconds at the clock's 0
 	tables atomic.Pointer[[]*table] // copied on write
 	closed atomic.Bool
 	mu     sync.Mutex // guards writing tables
@@ -36,6 +37,7 @@ var (
 // NewMemory returns an empty memory store.
 func NewMemory() *Memory {
 	m := &Memory{base: time.Now()}
+	m.epoch = m.base.UnixNano() - 1
 	m.tables.Store(new([]*table))
 	return m
 }
@@ -61,10 +63,11 @@ type slot struct {
 	hash  uint64
 	rank  uint64  // place in the lock order
 	index int     // place in the shard, -1 if absent
-	from  bucket  // as found
+	from  bucket  // as found; a window in the shape of a bucket
 	cost  float64 // of this check and of earlier ones on the same bucket
 	prior int     // 1 + the index of the check before it on the same bucket, or 0
 	next  bucket  // as it will be
+	left  float64 // tokens in next
 	pass  bool
 }
 
@@ -84,29 +87,48 @@ func (m *Memory) decide(checks []Check, dst []State, spend bool) (Verdict, []Sta
 	for i := range checks {
 		c, s := &checks[i], &slots[i]
 		s.load(c, slots[:i], checks, now)
-		s.next, s.pass = s.from.take(now, c.Limit, s.cost)
-		st := State{Tokens: s.from.at(now, c.Limit)}
-		if !s.pass {
-			st.Wait = s.from.wait(now, c.Limit, s.cost)
-			if !c.Shadow && st.Wait > v.RetryAfter {
-				v.Refused, v.RetryAfter = i, st.Wait
-			}
+		st := m.ask(c, s, now)
+		if !s.pass && !c.Shadow && st.Wait > v.RetryAfter {
+			v.Refused, v.RetryAfter = i, st.Wait
 		}
 		dst = append(dst, st)
 	}
 	if v.Admitted() {
 		report(slots, dst[len(dst)-len(checks):])
-		if spend {
-			for i := range slots {
-				if slots[i].pass {
-					slots[i].store(&checks[i], now)
-				}
+	}
+	if spend {
+		for i := range slots {
+			if c := &checks[i]; slots[i].pass && v.Admitted() || c.Always && c.Window > 0 {
+				m.write(c, &slots[i], now)
 			}
 		}
 	}
 	unlock(slots)
 	return v, dst, nil
 }
+
+// ask decides one check, as if it were alone.
+func (m *Memory) ask(c *Check, s *slot, now int64) State {
+	if c.Window > 0 {
+		f, w := m.frame(c), window(s.from)
+		next, ok := w.take(now, f, c.Limit.Burst, s.cost)
+		s.next, s.pass, s.left = bucket(next), ok, max(0, c.Limit.Burst-next.tokens)
+		st := State{Tokens: max(0, c.Limit.Burst-w.used(now, f)), Reset: f.left(max(now, w.last))}
+		if !ok {
+			st.Wait = w.wait(now, f, c.Limit.Burst, s.cost)
+		}
+		return st
+	}
+	s.next, s.pass = s.from.take(now, c.Limit, s.cost)
+	s.left = s.next.tokens
+	st := State{Tokens: s.from.at(now, c.Limit)}
+	if !s.pass {
+		st.Wait = s.from.wait(now, c.Limit, s.cost)
+	}
+	return st
+}
+
+func (m *Memory) frame(c *Check) frame { return frame{m.epoch, int64(c.Window)} }
 
 // report tells each state what its bucket holds once everything that passed is
 // spent. Checks of one bucket tell the same: the last that passed spends for
@@ -116,7 +138,7 @@ func report(slots []slot, states []State) {
 		s := &slots[i]
 		switch {
 		case s.pass:
-			states[i].Tokens = s.next.tokens
+			states[i].Tokens = s.left
 		case s.prior > 0:
 			states[i].Tokens = states[s.prior-1].Tokens
 		}
@@ -189,6 +211,9 @@ func unlockOnce(slots []slot, i int) {
 // A bucket that earlier checks of the call already ask is asked for the sum.
 func (s *slot) load(c *Check, before []slot, checks []Check, now int64) {
 	s.from, s.cost = bucket{c.Limit.Burst, now}, c.Cost
+	if c.Window > 0 {
+		s.from.tokens = 0 // of a window, what is used
+	}
 	if s.sh == nil {
 		if s.t.single.used {
 			s.from = s.t.single.b
@@ -209,18 +234,24 @@ func (s *slot) load(c *Check, before []slot, checks []Check, now int64) {
 	}
 }
 
-// store writes what take left, but no key for a bucket that is full: it is no
-// different from one never touched (a cost of 0 asks like that). Indexes found before an insertion into the same
-// shard may have moved, so anything but the plain case looks again.
-func (s *slot) store(c *Check, now int64) {
+// write puts what the check leaves in its place, but makes no key for a bucket
+// that is full: it is no different from one never touched (a cost of 0 asks
+// like that). Indexes found before an insertion into the same shard may have
+// moved, so anything but the plain case looks again.
+func (m *Memory) write(c *Check, s *slot, now int64) {
 	if s.sh == nil {
 		s.t.single.b, s.t.single.used = s.next, true
 		return
 	}
-	if s.index < 0 && s.next.tokens >= c.Limit.Burst {
+	if s.index < 0 && s.left >= c.Limit.Burst {
 		return
 	}
-	full := s.next.fullAt(c.Limit)
+	var full int64
+	if c.Window > 0 {
+		full = window(s.next).fullAt(m.frame(c))
+	} else {
+		full = s.next.fullAt(c.Limit)
+	}
 	if s.index >= 0 && s.sh.entries[s.index].key == c.Key {
 		s.sh.set(s.index, s.next, full)
 		return
@@ -237,6 +268,9 @@ func (m *Memory) Refund(_ context.Context, checks []Check) error {
 	var one [1]slot
 	for i := range checks {
 		c, s := &checks[i], &one[0]
+		if c.Window > 0 {
+			continue
+		}
 		m.lock(checks[i:i+1], one[:])
 		switch {
 		case s.sh == nil:

@@ -19,7 +19,7 @@ import (
 func TestDecisionsAreThoseOfTimeRate(t *testing.T) {
 	t.Parallel()
 	rates := []float64{1.0 / 3, 1e-3, 1e6, 3.3e5, 3e5, 1, 7, 10, 100.0 / 7, 1e5 / 3, 0.4, 1e-6, 12345.678, math.Pi}
-	const ops = 20_000
+	const ops = 10_000
 	ties := 0
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))

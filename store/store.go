@@ -25,7 +25,8 @@ var ErrClosed = errors.New("store: closed")
 // kept in clear. The zero Key is the one bucket of a scope that has no keys.
 type Key [16]byte
 
-// Check asks for Cost tokens of one bucket.
+// Check asks for Cost tokens of one bucket, or, with a Window, for Cost units
+// of one fixed window.
 type Check struct {
 	Scope string  // the tier; each scope is a table of its own
 	Key   Key     // which bucket of the tier
@@ -34,6 +35,15 @@ type Check struct {
 	// Shadow decides and reports, but neither refuses nor spends what is not
 	// there (requirement T11).
 	Shadow bool
+	// Window makes this a fixed window of that length, aligned to the Unix
+	// epoch: at most Limit.Burst units in each, all back at the boundary
+	// (requirements W1, W2). Limit.Rate is not looked at. A Scope holds either
+	// buckets or windows, never both.
+	Window time.Duration
+	// Always counts the cost of a window even if the request is refused, by
+	// this check or another: it counts arrivals (requirement W3). The count may
+	// go above the limit.
+	Always bool
 }
 
 // State is what one check saw.
@@ -44,6 +54,8 @@ type State struct {
 	// Wait is 0 when this check alone would have let the request pass;
 	// otherwise the time until it would, if nobody else spent.
 	Wait time.Duration
+	// Reset is the time until a window ends; 0 for a bucket.
+	Reset time.Duration
 }
 
 // Verdict is the decision over all checks of one call. The zero Verdict is
@@ -65,14 +77,17 @@ func (v Verdict) Admitted() bool { return v.Refused < 0 }
 // owns the clock: nothing passed to it carries a time.
 type Store interface {
 	// Admit spends every check or none, in one atomic step: no other caller
-	// can see some of the checks spent. A refused request changes nothing.
+	// can see some of the checks spent. A refused request changes nothing but
+	// what is counted Always.
 	// The state of each check is appended to dst, in order. Two checks of one
 	// bucket in the same call are one spend of their sum. On error nothing is
 	// known to have been spent and dst is returned as it was.
 	Admit(ctx context.Context, checks []Check, dst []State) (Verdict, []State, error)
 	// Refund gives back what an earlier Admit spent: tokens = min(burst,
 	// tokens + cost). It is exact whatever happened on the bucket in between.
-	// The caller sees to it that nothing is given back twice.
+	// The caller sees to it that nothing is given back twice. Checks with a
+	// Window are passed over: which window they were counted in is not known
+	// any more.
 	Refund(ctx context.Context, checks []Check) error
 	// Close releases what the store holds; later calls return ErrClosed.
 	Close() error
@@ -95,6 +110,8 @@ type Scope struct {
 	// be quick, must not block, and may be called from any goroutine.
 	Limit   Limit
 	LimitOf func(Key) Limit
+	// Window says that the scope holds windows of this length, not buckets.
+	Window time.Duration
 }
 
 // Configurer is implemented by stores that bound their own memory. A limiter

@@ -227,13 +227,19 @@ func (s *shard) evict(t *table, now int64) {
 	for seen := 0; seen < min(evictScan, s.count); s.hand = s.next(s.hand) {
 		if e := &s.entries[s.hand]; e.last != 0 {
 			seen++
-			if victim < 0 || e.full < s.entries[victim].full {
+			if victim < 0 || e.worthLess(&s.entries[victim]) {
 				victim = s.hand
 			}
 		}
 	}
 	s.remove(t, victim)
 	t.evicted.Add(1)
+}
+
+// worthLess reports whether dropping e gives away less than dropping f: it is
+// full sooner, or, among windows, which all end together, less of it is used.
+func (e *entry) worthLess(f *entry) bool {
+	return e.full < f.full || e.full == f.full && e.tokens < f.tokens
 }
 
 // dropIdle looks at n places and drops the buckets there that are full and

@@ -1,86 +1,68 @@
-// Command pki starts an ACME certificate authority in its own process, lets two
-// clients that are in wide use obtain a certificate from it, and prints which
-// requests that took.
+// Command pki puts a limiter in front of an ACME certificate authority and
+// tells how clients that are in wide use get on with it: one that waits when it
+// is told to, one that gives up, the same one held instead of refused, and
+// several at once before a signer that can do one thing at a time.
 //
 //	go run ./pki
+//
+// The authority is Pebble, inside this process; everything goes over HTTPS on
+// a loopback port. What stands in front of it is in limits.go, endpoints.go
+// and site.go; README.md says why it is so.
 package main
 
 import (
+	"bytes"
 	"context"
-	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"log/slog"
-	"net/http"
 	"os"
 	"os/signal"
-	"text/tabwriter"
+	"sync"
 	"time"
 
 	legolog "github.com/go-acme/lego/v5/log"
-
-	"github.com/weir-go/weir/examples/pki/acmeserver"
-	"github.com/weir-go/weir/examples/pki/clients"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	legolog.SetDefault(slog.New(slog.DiscardHandler))
-	if err := run(ctx, os.Stdout, nil); err != nil {
+	if err := run(ctx, os.Stdout, story); err != nil {
 		stop()
-		log.Fatal(err)
+		log.Fatal("pki: ", err)
 	}
 }
 
-// An obtainFunc is one client's whole run.
-type obtainFunc func(ctx context.Context, dirURL string, hc *http.Client, names []string) ([]*x509.Certificate, clients.Stats, error)
-
-// run sends each client to an authority behind wrap, one after the other, and
-// writes a table for each. wrap may be nil. A client that fails is part of the
-// report, not an error of run.
-func run(ctx context.Context, w io.Writer, wrap func(http.Handler) http.Handler) error {
-	srv, err := acmeserver.Start(acmeserver.Config{Wrap: wrap})
-	if err != nil {
-		return err
-	}
-	defer srv.Close()
-
-	for _, c := range []struct {
-		name   string
-		obtain obtainFunc
-	}{
-		{"golang.org/x/crypto/acme", clients.ObtainX},
-		{"github.com/go-acme/lego/v5", clients.ObtainLego},
-	} {
-		// x/crypto/acme retries for ever; a run that takes so long has failed.
-		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-		chain, stats, err := c.obtain(ctx, srv.DirectoryURL, srv.Client(), []string{"www.example.test", "example.test"})
-		cancel()
-		if err := report(w, c.name, chain, stats, err); err != nil {
-			return err
-		}
-	}
-	return nil
+// A scene is one part of the story. It writes what happened, and fails if that
+// is not what the title says.
+type scene struct {
+	title string
+	play  func(ctx context.Context, w io.Writer) error
 }
 
-// report writes what became of one client's run.
-func report(w io.Writer, name string, chain []*x509.Certificate, stats clients.Stats, failure error) error {
-	if failure != nil {
-		fmt.Fprintf(w, "%s failed: %v\n", name, failure)
-	} else {
-		leaf := chain[0]
-		fmt.Fprintf(w, "%s got a certificate for %v from %s\n", name, leaf.DNSNames, leaf.Issuer)
+// run plays the scenes, each with an authority of its own and all at once, for
+// most of their time is waiting, and writes them in order. It fails if any did.
+func run(ctx context.Context, w io.Writer, scenes []scene) error {
+	// x/crypto/acme retries for ever; a run that takes so long has failed.
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	told, failed := make([]bytes.Buffer, len(scenes)), make([]error, len(scenes))
+	var wg sync.WaitGroup
+	for i, s := range scenes {
+		wg.Go(func() { failed[i] = s.play(ctx, &told[i]) })
 	}
-	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tab, "\trequests\trefused\t resource")
-	for _, e := range acmeserver.Endpoints() {
-		if n := stats.Count(e.Path); n > 0 {
-			refused := stats.Count(e.Path, http.StatusTooManyRequests, http.StatusServiceUnavailable)
-			fmt.Fprintf(tab, "\t%d\t%d\t %s (%s)\n", n, refused, e.Resource, e.Path)
+	wg.Wait()
+
+	fmt.Fprintln(w, opening)
+	for i, s := range scenes {
+		fmt.Fprintf(w, "\n%d. %s\n%s", i+1, s.title, &told[i])
+		if failed[i] != nil {
+			fmt.Fprintf(w, "   It went otherwise: %v\n", failed[i])
+			failed[i] = fmt.Errorf("scene %d: %w", i+1, failed[i])
 		}
 	}
-	fmt.Fprintf(tab, "\t%d\t%d\t all\n", len(stats.Exchanges), stats.Refused())
-	return tab.Flush()
+	return errors.Join(failed...)
 }

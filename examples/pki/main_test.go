@@ -1,17 +1,17 @@
 package main
 
 import (
-	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"strings"
 	"testing"
 
 	legolog "github.com/go-acme/lego/v5/log"
 	"github.com/stretchr/testify/require"
-
-	"github.com/weir-go/weir/examples/pki/acmeserver"
 )
 
 func TestMain(m *testing.M) {
@@ -19,24 +19,36 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestBothClientsGetACertificate(t *testing.T) {
-	var out bytes.Buffer
-	require.NoError(t, run(t.Context(), &out, nil))
-	require.Equal(t, 2, strings.Count(out.String(), "got a certificate for"), out.String())
+func TestTheStoryGoesAsItIsTold(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	require.NoError(t, run(t.Context(), &out, story), "\n%s", &out)
+	for _, line := range []string{
+		"the Limiter, of newOrder  2 admitted, 0 held before, 1 throttled\n",
+		"the Limiter, of newOrder  1 admitted, 0 held before, 1 throttled\n",
+		"the Limiter, of newOrder  2 admitted, 1 held before, 0 throttled\n",
+		"urn:ietf:params:acme:error:rateLimited, Retry-After ",
+		"signing at once           at most 1\n",
+		"shed                      0\n",
+	} {
+		require.Contains(t, out.String(), line)
+	}
 }
 
-func TestAClientThatFailsIsReportedAndTheNextOneStillRuns(t *testing.T) {
-	withoutOrders := func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == acmeserver.PathNewOrder {
-				http.Error(w, "closed for today", http.StatusForbidden)
-				return
-			}
-			next.ServeHTTP(w, r)
-		})
+func TestASceneThatGoesOtherwiseIsReportedAndTheOthersAreToldAllTheSame(t *testing.T) {
+	t.Parallel()
+	flood := errors.New("the river is too high")
+	scenes := []scene{
+		{"The mill stands still.", func(context.Context, io.Writer) error { return flood }},
+		{"The mill runs.", func(_ context.Context, w io.Writer) error {
+			_, err := fmt.Fprintln(w, "   flour: 1 sack")
+			return err
+		}},
 	}
-	var out bytes.Buffer
-	require.NoError(t, run(t.Context(), &out, withoutOrders))
-	require.Equal(t, 2, strings.Count(out.String(), "failed: "), out.String())
-	require.Equal(t, 2, strings.Count(out.String(), "newOrder (/order-plz)"), out.String())
+	var out strings.Builder
+	err := run(t.Context(), &out, scenes)
+	require.ErrorIs(t, err, flood)
+	require.ErrorContains(t, err, "scene 1")
+	require.Contains(t, out.String(), "1. The mill stands still.\n   It went otherwise: the river is too high\n")
+	require.Contains(t, out.String(), "2. The mill runs.\n   flour: 1 sack\n")
 }

@@ -32,7 +32,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -60,10 +59,10 @@ func limited(pki http.Handler, metrics prometheus.Registerer) (http.Handler, *we
 	cfg.ClientIP.TrustedProxies = []string{"127.0.0.1"}
 
 	// A rate says how often; the HSM needs a bound on how many at once. Two
-	// requests may be signing and two more in the queue; others are shed. A
+	// requests may be signing and four more wait for it; others are shed. A
 	// class says which guard it passes.
 	cfg.Guards = map[string]weir.GuardConfig{
-		"hsm": {MaxInFlight: hsmSessions, MaxQueue: 2, AcquireTimeout: weir.Duration(time.Second)},
+		"hsm": {MaxInFlight: hsmSessions, MaxQueue: 4, AcquireTimeout: weir.Duration(time.Second)},
 	}
 	for i := range cfg.Endpoints {
 		if cfg.Endpoints[i].Class == weir.ClassACMEFinalize {
@@ -226,7 +225,7 @@ func (c *client) behave(ctx context.Context, orders int) (waited time.Duration, 
 // ---- The demonstration.
 
 const (
-	orders       = 12   // by the polite client: two more than the burst
+	orders       = 15   // by the polite client: more than the burst, so it has to wait
 	floodEach    = 1000 // requests of the flood to each endpoint …
 	floodWorkers = 8    // … so many at a time
 )
@@ -266,7 +265,7 @@ func run(ctx context.Context, out io.Writer) error {
 	bad, good := newClient(base, "203.0.113.66"), newClient(base, "198.51.100.7")
 	defer bad.http.CloseIdleConnections()
 	defer good.http.CloseIdleConnections()
-	fmt.Fprintf(out, "%s: %s sends %d requests to each endpoint as fast as it can,\nwhile %s places %d orders and waits when it is told to.\n\n",
+	fmt.Fprintf(out, "At %s a flood from %s sends %d requests of each class as fast as it can,\nwhile a polite client at %s places %d orders and waits when it is told to.\n\n",
 		base, bad.address, floodEach, good.address, orders)
 
 	flood := make(chan error, 1)
@@ -287,22 +286,21 @@ func run(ctx context.Context, out io.Writer) error {
 // report writes the table. It fails if the clients were answered something
 // else than the Limiter counted.
 func report(out io.Writer, bad, good map[weir.Class]outcomes, snapshot weir.Snapshot) error {
-	tab := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tab, "\tthe flood\tsaw\t\tthe polite\tclient saw\t\tthe Limiter\tcounted\t\t")
-	fmt.Fprintln(tab, "endpoint"+strings.Repeat("\tserved\tthrottled\tshed", 3)+"\t")
+	const group, row = "   %-23s", "   %6d %9d %6d"
+	fmt.Fprintf(out, "%-14s"+strings.Repeat(group, 3)+"\n", "", "the flood saw", "the polite client saw", "the Limiter counted")
+	fmt.Fprintf(out, "%-14s%s\n", "class", strings.Repeat("   served throttled   shed", 3))
 	var failure error
 	for _, a := range asked {
 		b, g, counted := bad[a.class], good[a.class], countedFor(snapshot, a.class)
-		fmt.Fprintf(tab, "%s", a.class)
+		fmt.Fprintf(out, "%-14s", a.class)
 		for _, o := range []outcomes{b, g, counted} {
-			fmt.Fprintf(tab, "\t%d\t%d\t%d", o.served, o.throttled, o.shed)
+			fmt.Fprintf(out, row, o.served, o.throttled, o.shed)
 		}
-		fmt.Fprintln(tab, "\t")
+		fmt.Fprintln(out)
 		if seen := (outcomes{b.served + g.served, b.throttled + g.throttled, b.shed + g.shed}); seen != counted {
 			failure = errors.Join(failure, fmt.Errorf("%s: the clients saw %+v, the Limiter counted %+v", a.class, seen, counted))
 		}
 	}
-	tab.Flush()
 	return failure
 }
 

@@ -8,8 +8,9 @@ import (
 
 // KeyID returns the account that body names: the "kid" in the protected header
 // of a flattened JWS (RFC 8555 §6.2, RFC 7515 §7.2.2), reduced to the path of
-// that URL as [accountPath] describes. It is safe for concurrent use, keeps
-// nothing of body, and does work linear in its length whatever it holds.
+// that URL, as it is written; a kid that is no URL with "://" is returned whole.
+// It is safe for concurrent use, keeps nothing of body, and does work linear in
+// its length whatever it holds.
 //
 // Names are compared as the servers compare them: byte for byte after JSON
 // escapes are resolved, so "\u0070rotected" is the protected header and

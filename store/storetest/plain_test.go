@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/store"
@@ -21,6 +22,7 @@ type plain struct {
 	evicted map[string]uint64
 	closed  bool
 	base    time.Time
+	calls   atomic.Int64
 	states  []store.State // kept by "retains dst"
 	checks  []store.Check // kept by "retains checks"
 }
@@ -100,10 +102,8 @@ func (p *plain) Peek(_ context.Context, checks []store.Check, dst []store.State)
 
 func (p *plain) decide(checks []store.Check, dst []store.State, spend bool) (store.Verdict, []store.State, error) {
 	now := time.Since(p.base)
-	if p.is("the clock rewinds") {
-		for range 8 { // others come between the clock and the lock
-			runtime.Gosched()
-		}
+	if p.is("the clock rewinds") && p.calls.Add(1)%4 == 0 {
+		now -= time.Millisecond // read before a long wait for the lock
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,9 +16,9 @@ var refillRules = []rule{{
 	name: "refill comes",
 	why:  "refill a bucket by elapsed × rate; what was spent is there again in time",
 	test: func(s *subject) {
-		c := ask("refill", "k", 200, 3, 1)
+		c := ask("refill", "k", 500, 3, 1)
 		got := s.count(c, 100)
-		s.eventually("20 more tokens at 200/s", func() bool {
+		s.eventually("20 more tokens at 500/s", func() bool {
 			if v, _ := s.admit(c); v.Admitted() {
 				got++
 			}
@@ -46,10 +46,10 @@ var refillRules = []rule{{
 	why:  "tell a wait after which the same request passes if nobody else spends: a client that does as it was told must not be refused again",
 	test: func(s *subject) {
 		for _, c := range []store.Check{
-			ask("wait", "whole", 20, 1, 1),
-			ask("wait", "cost", 100, 5, 5),
-			ask("wait", "fraction", 12.5, 1.5, 0.75),
-			ask("wait", "third", 100.0/3, 1, 1),
+			ask("wait", "whole", 50, 1, 1),
+			ask("wait", "cost", 250, 5, 5),
+			ask("wait", "fraction", 37.5, 1.5, 0.75),
+			ask("wait", "third", 200.0/3, 1, 1),
 		} {
 			s.count(c, 10)
 			s.admit(costing(c, 0.1)) // an odd remainder, if it is there
@@ -108,7 +108,7 @@ func (s *subject) hammer(c store.Check) (calls, admitted int64, took time.Durati
 	var all, passed atomic.Int64
 	begun := time.Now()
 	s.crowd(16, func(int) error {
-		for time.Since(begun) < 25*time.Millisecond {
+		for time.Since(begun) < 20*time.Millisecond {
 			v, _, err := s.store.Admit(s.Context(), one(c), nil)
 			if err != nil {
 				return err

@@ -41,6 +41,15 @@ func ObtainX(ctx context.Context, dirURL string, hc *http.Client, names []string
 }
 
 func obtainX(ctx context.Context, dirURL string, hc *http.Client, names []string) ([]*x509.Certificate, error) {
+	client, err := registeredX(ctx, dirURL, hc)
+	if err != nil {
+		return nil, err
+	}
+	return orderX(ctx, client, names)
+}
+
+// registeredX returns a client of x/crypto that has an account.
+func registeredX(ctx context.Context, dirURL string, hc *http.Client) (*acme.Client, error) {
 	accountKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -49,6 +58,11 @@ func obtainX(ctx context.Context, dirURL string, hc *http.Client, names []string
 	if _, err := client.Register(ctx, &acme.Account{}, acme.AcceptTOS); err != nil {
 		return nil, fmt.Errorf("register: %w", err)
 	}
+	return client, nil
+}
+
+// orderX goes from the order to the certificate.
+func orderX(ctx context.Context, client *acme.Client, names []string) ([]*x509.Certificate, error) {
 	order, err := client.AuthorizeOrder(ctx, acme.DomainIDs(names...))
 	if err != nil {
 		return nil, fmt.Errorf("order: %w", err)
