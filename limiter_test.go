@@ -435,8 +435,12 @@ func TestPanickingHandlerLeavesTheChainWhole(t *testing.T) {
 // about its caller still counts, and disturbs nobody.
 func TestTimedOutHandlerMaySettleLate(t *testing.T) {
 	for name, wrap := range map[string]func(l *Limiter, h http.Handler) http.Handler{
-		"outside": func(l *Limiter, h http.Handler) http.Handler { return http.TimeoutHandler(l.Handler(h), time.Second, "late") },
-		"inside":  func(l *Limiter, h http.Handler) http.Handler { return l.Handler(http.TimeoutHandler(h, time.Second, "late")) },
+		"outside": func(l *Limiter, h http.Handler) http.Handler {
+			return http.TimeoutHandler(l.Handler(h), time.Second, "late")
+		},
+		"inside": func(l *Limiter, h http.Handler) http.Handler {
+			return l.Handler(http.TimeoutHandler(h, time.Second, "late"))
+		},
 		"between": func(l *Limiter, h http.Handler) http.Handler {
 			return l.ClientIP(http.TimeoutHandler(l.Tiers(h), time.Second, "late"))
 		},
@@ -472,8 +476,12 @@ func TestTimedOutHandlerMaySettleLate(t *testing.T) {
 func TestOneRequestOnSeveralGoroutinesIsChargedOnce(t *testing.T) {
 	for name, fan := range map[string]func(l *Limiter) []http.Handler{
 		"twice the same stage": func(l *Limiter) []http.Handler { h := l.Tiers(served); return []http.Handler{h, h, h, h} },
-		"two classes":          func(l *Limiter) []http.Handler { return []http.Handler{l.Protect("api", served), l.Protect("order", served)} },
-		"tiers and guard":      func(l *Limiter) []http.Handler { return []http.Handler{l.Tiers(served), l.Guard("hsm").Handler(served)} },
+		"two classes": func(l *Limiter) []http.Handler {
+			return []http.Handler{l.Protect("api", served), l.Protect("order", served)}
+		},
+		"tiers and guard": func(l *Limiter) []http.Handler {
+			return []http.Handler{l.Tiers(served), l.Guard("hsm").Handler(served)}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, opts := fourTiers()
@@ -582,8 +590,8 @@ func TestLeavingClientIsNoStoreFailure(t *testing.T) {
 		cfg, opts := fourTiers()
 		s, reg := newBrokenStore(failAtDeadline), prometheus.NewRegistry()
 		h := newLimiter(t, cfg, append(opts, WithStore(s), WithRegisterer(reg))...).Handler(served)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
 		send(h, in4(addr1, "f1", "a1").WithContext(ctx))
 		if got := metric(t, reg, "weir_store_errors_total", "op", "admit"); got != 0 {
 			t.Errorf("%v errors counted, want none", got)
@@ -700,7 +708,9 @@ func onTheWire(t *testing.T, srv *httptest.Server, text string) *bufio.Reader {
 func TestOddRequestLinesOverARealServer(t *testing.T) {
 	cfg := noTiersBut(TierGlobal)
 	cfg.Tiers.Global = perHour(1)
-	srv := httptest.NewServer(newLimiter(t, cfg).Handler(served))
+	srv := httptest.NewUnstartedServer(newLimiter(t, cfg).Handler(served))
+	srv.Config.DisableGeneralOptionsHandler = true // or OPTIONS * would not get to any handler
+	srv.Start()
 	defer srv.Close()
 	for i, line := range []string{"GET /first", "OPTIONS *", "CONNECT ca.example:443", "GET //acme//new-order", "GET /%2e%2e/x"} {
 		in := onTheWire(t, srv, line+" HTTP/1.1\r\nHost: ca.example\r\nConnection: close\r\n\r\n")

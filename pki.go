@@ -1,5 +1,7 @@
 package weir
 
+import "maps"
+
 // The classes of [PKIEndpoints].
 const (
 	ClassACMEDirectory   Class = "acme_directory"
@@ -72,6 +74,9 @@ func PKIEndpoints() []Endpoint {
 		for _, op := range []string{"cacerts", "csrattrs"} {
 			list = append(list, Endpoint{Class: ClassESTInfo, Kind: KindEST, Limits: reads, Pattern: "GET " + base + op})
 		}
+	}
+	for i := range list {
+		list[i].Limits = maps.Clone(list[i].Limits) // to edit those of one endpoint edits no other's
 	}
 	return list
 }

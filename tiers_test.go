@@ -175,16 +175,16 @@ func saturate(h http.Handler, r func(caller int) *http.Request, onAdmit func(cal
 	var wg sync.WaitGroup
 	for caller := range callers {
 		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(7, uint64(caller)))
+			rng, r := rand.New(rand.NewPCG(7, uint64(caller))), r(caller)
 			for {
-				if send(h, r(caller)).Header().Get("Served") != "" {
+				if send(h, r).Header().Get("Served") != "" {
 					onAdmit(caller)
 				}
 				left := hour - time.Since(start)
 				if left == 0 {
 					return
 				}
-				time.Sleep(min(left, time.Duration(1+rng.Int64N(int64(4*time.Second)))))
+				time.Sleep(min(left, time.Duration(1+rng.Int64N(int64(12*time.Second)))))
 			}
 		})
 	}
@@ -221,8 +221,8 @@ func TestSixtyFourCallersForAnHourGetExactlyWhatTheBucketAllows(t *testing.T) {
 func TestSixtyFourCallersInThreeTiersSpendNoTokenTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := noTiers()
-		cfg.Tiers.Global = TierConfig{Rate: 6, Burst: 20}
-		cfg.Tiers.PerIP = TierConfig{Rate: 1, Burst: 4000} // never full again once it was touched
+		cfg.Tiers.Global = TierConfig{Rate: 3, Burst: 20}
+		cfg.Tiers.PerIP = TierConfig{Rate: 0.5, Burst: 4000} // never full again once it was touched
 		cfg.Tiers.PerAccount = TierConfig{Rate: 0.1, Burst: 4000}
 		s := newLedger()
 		l := newLimiter(t, cfg, WithStore(s), WithAccount(byHeader("Account")))
@@ -235,7 +235,7 @@ func TestSixtyFourCallersInThreeTiersSpendNoTokenTwice(t *testing.T) {
 			},
 			func(c int) { byIP[c%4].Add(1); byAccount[c%16].Add(1); all.Add(1) })
 
-		if got, want := all.Load(), int64(20+6*3600); got != want {
+		if got, want := all.Load(), int64(20+3*3600); got != want {
 			t.Errorf("%d requests were admitted, want exactly the %d of the global bucket", got, want)
 		}
 		conserved := func(what string, admitted []int64, tokens []float64, supply float64) {
@@ -250,7 +250,7 @@ func TestSixtyFourCallersInThreeTiersSpendNoTokenTwice(t *testing.T) {
 				}
 			}
 		}
-		conserved("address", loaded(byIP[:]), s.in(TierPerIP), 4000+3600)
+		conserved("address", loaded(byIP[:]), s.in(TierPerIP), 4000+1800)
 		conserved("account", loaded(byAccount[:]), s.in(TierPerAccount), 4000+360)
 		if c := classOf(t, l, "api"); c.Admitted != uint64(all.Load()) {
 			t.Errorf("%d counted as admitted, want %d", c.Admitted, all.Load())

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -10,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/time/rate"
 )
 
@@ -94,35 +94,31 @@ func keyOrder(keys int, spread string) []uint32 {
 }
 
 // lru is what one would write with what there is: limiters of x/time/rate in a
-// strict LRU under a mutex.
+// golang-lru under a mutex.
 type lru struct {
 	mu    sync.Mutex
-	at    map[Key]*list.Element
-	order *list.List
-	bound int
+	keys  *simplelru.LRU[Key, *rate.Limiter]
 	limit rate.Limit
 	burst int
 }
 
-type lruEntry struct {
-	key     Key
-	limiter *rate.Limiter
+func newLRU(bound int, limit rate.Limit, burst int) *lru {
+	keys, err := simplelru.NewLRU[Key, *rate.Limiter](bound, nil)
+	if err != nil {
+		panic(err)
+	}
+	return &lru{keys: keys, limit: limit, burst: burst}
 }
 
 func (c *lru) get(k Key) *rate.Limiter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, ok := c.at[k]; ok {
-		c.order.MoveToFront(e)
-		return e.Value.(*lruEntry).limiter
+	l, ok := c.keys.Get(k)
+	if !ok {
+		l = rate.NewLimiter(c.limit, c.burst)
+		c.keys.Add(k, l)
 	}
-	if c.order.Len() >= c.bound {
-		last := c.order.Back()
-		delete(c.at, c.order.Remove(last).(*lruEntry).key)
-	}
-	e := &lruEntry{k, rate.NewLimiter(c.limit, c.burst)}
-	c.at[k] = c.order.PushFront(e)
-	return e.limiter
+	return l
 }
 
 func BenchmarkTimeRateInLRU(b *testing.B) {
@@ -142,7 +138,7 @@ func BenchmarkTimeRateInLRU(b *testing.B) {
 
 func benchmarkLRU(b *testing.B, keys int, spread, outcome string) {
 	before := heap()
-	c := &lru{at: map[Key]*list.Element{}, order: list.New(), bound: keys * 2, limit: 1e9, burst: 1e9}
+	c := newLRU(keys*2, 1e9, 1e9)
 	if outcome == "refuse" {
 		c.limit, c.burst = 1e-9, 1
 	}

@@ -138,9 +138,9 @@ func TestBucketsStayForTheIdleTTL(t *testing.T) {
 // (scenario T19; a limiter on an LRU forgets him after as many keys as it
 // holds), and what it drops is counted exactly.
 func TestSprayStaysWithinTheBoundAndFreesNobody(t *testing.T) {
-	bounds := []int{100, 10_000, 100_000}
+	bounds, times := []int{100, 10_000, 100_000}, 20 // two million keys at the default bound
 	if raceDetector {
-		bounds = bounds[:2]
+		bounds, times = bounds[:2], 5
 	}
 	for _, bound := range bounds {
 		before := heap()
@@ -150,7 +150,7 @@ func TestSprayStaysWithinTheBoundAndFreesNobody(t *testing.T) {
 			t.Fatal("a fresh bucket refused")
 		}
 		checks, dst := []Check{{Scope: "s", Limit: daily, Cost: 1}}, make([]State, 0, 1)
-		n := 20 * bound // two million keys at the default bound
+		n := times * bound
 		for i := range n {
 			checks[0].Key = numbered(i)
 			if v, _, _ := m.Admit(t.Context(), checks, dst); !v.Admitted() {

@@ -45,7 +45,7 @@ func TestShardIsAMap(t *testing.T) {
 			m, s, now := shelf{}, &tab.shards[0], int64(1)
 			steps := min(20_000, 2_000_000/(tt.quota+100)) // each looks at every entry
 			if raceDetector {
-				steps /= 2
+				steps /= 4
 			}
 			for range steps {
 				now += r.Int64N(4)

@@ -43,15 +43,19 @@ func (w window) used(now int64, f frame) float64 {
 	return w.tokens
 }
 
-// take counts cost if it fits under the limit.
+// take counts cost if it fits under the limit. The count it returns otherwise
+// is for who counts Always. A cost that is no number, or negative, fits nowhere.
 func (w window) take(now int64, f frame, limit, cost float64) (window, bool) {
+	if !(cost >= 0) {
+		return w, false
+	}
 	used := w.used(now, f) + cost
 	return window{used, max(now, w.last)}, used <= limit
 }
 
 // wait is how long until the cost would fit if nobody else counted.
 func (w window) wait(now int64, f frame, limit, cost float64) time.Duration {
-	if !(cost <= limit) {
+	if !(cost >= 0 && cost <= limit) {
 		return Never
 	}
 	from := max(now, w.last)
