@@ -2,6 +2,7 @@ package weir
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -111,9 +112,11 @@ func (l *Limiter) findAccount(t *transit, b *basket) bool {
 		if t.r.Method != http.MethodPost || t.r.Body == nil || t.r.Body == http.NoBody {
 			return true
 		}
-		if v, ok := l.peek(t.r.Context(), t.p, b); ok && !v.Admitted() && b.uses[v.Refused].maxWait < v.RetryAfter {
-			l.throttled(t, b, v)
-			return false
+		if v, ok := l.peek(t.r.Context(), t.p, b); ok && !v.Admitted() {
+			if v, ok = l.hopeless(t.p, b, v); ok {
+				l.throttled(t, b, v)
+				return false
+			}
 		}
 		t.account, _ = jws.Account(t.r, maxBody)
 	}
@@ -125,8 +128,6 @@ func (l *Limiter) peek(ctx context.Context, p *policy, b *basket) (v store.Verdi
 	if l.peeker == nil || len(b.checks) == 0 {
 		return v, false
 	}
-	ctx, cancel := l.withDeadline(ctx)
-	defer cancel()
 	v, states, err := l.peeker.Peek(ctx, b.checks, b.states[:0])
 	if err != nil && p.cfg.Store.OnError != "allow" { // Admit is about to count and log it
 		v, states, err = l.local.Peek(ctx, b.checks, b.states[:0])
@@ -138,26 +139,77 @@ func (l *Limiter) peek(ctx context.Context, p *policy, b *basket) (v store.Verdi
 	return v, true
 }
 
+// hopeless reports whether a request that peek refuses would not be held for
+// its tokens either, and with what answer: it would have to wait too long,
+// those in line before it included, or too many are held.
+func (l *Limiter) hopeless(p *policy, b *basket, v store.Verdict) (store.Verdict, bool) {
+	if b.uses[v.Refused].maxWait == 0 {
+		return v, true
+	}
+	ls := &l.lines
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ok := int(ls.n.Load()) >= p.cfg.Tiers.MaxWaiting
+	for i, s := range b.states {
+		u, wait := b.uses[i], s.Wait
+		if wait == 0 || u.shadow {
+			continue
+		}
+		if u.maxWait > 0 {
+			wait = ls.wait(&b.checks[i], wait, s.Tokens)
+		}
+		ok = ok || wait > u.maxWait
+		if wait > v.RetryAfter {
+			v = store.Verdict{Refused: i, RetryAfter: wait}
+		}
+	}
+	return v, ok
+}
+
 // storeTimeout is how long a store may take over one call. The contract says
 // within the context's deadline, but most requests have none: a store that
 // hangs must not hang them.
 const storeTimeout = time.Second
 
-// withDeadline gives a call to the store its deadline. The memory store, which
-// never waits, is spared the cost.
-func (l *Limiter) withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if l.store == store.Store(l.local) {
-		return ctx, func() {}
+// foreign is a store that the program brought, kept from taking requests down
+// with it: a call that hangs ends at storeTimeout, and a panic is an error like
+// any other.
+type foreign struct{ store.Store }
+
+func (f foreign) Admit(ctx context.Context, checks []store.Check, dst []store.State) (v store.Verdict, states []store.State, err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	defer panicAsError(&err)
+	return f.Store.Admit(ctx, checks, dst)
+}
+
+func (f foreign) Refund(ctx context.Context, checks []store.Check) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	defer panicAsError(&err)
+	return f.Store.Refund(ctx, checks)
+}
+
+type foreignPeeker struct{ store.Peeker }
+
+func (f foreignPeeker) Peek(ctx context.Context, checks []store.Check, dst []store.State) (v store.Verdict, states []store.State, err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	defer panicAsError(&err)
+	return f.Peeker.Peek(ctx, checks, dst)
+}
+
+// panicAsError must be called directly by defer, for recover to see the panic.
+func panicAsError(err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("panic: %v", v)
 	}
-	return context.WithTimeout(ctx, storeTimeout)
 }
 
 // admit asks the store, or who stands in for it while it fails: no failure of
 // a store refuses a request.
 func (l *Limiter) admit(ctx context.Context, p *policy, b *basket) store.Verdict {
-	bounded, cancel := l.withDeadline(ctx)
-	defer cancel()
-	v, states, err := l.store.Admit(bounded, b.checks, b.states[:0])
+	v, states, err := l.store.Admit(ctx, b.checks, b.states[:0])
 	if err == nil {
 		b.states, b.by = states, l.store
 		return v

@@ -63,7 +63,8 @@ type ClientIPConfig struct {
 	TrustedProxies []string `json:"trusted_proxies" yaml:"trusted_proxies" toml:"trusted_proxies"`
 	// Header is what trusted proxies write: "x-forwarded-for" (default),
 	// "forwarded" (RFC 7239), or "single:NAME" for a CDN's one-address header.
-	// There is no fallback from one to another.
+	// There is no fallback from one to another. Any but the default needs
+	// TrustedProxies (requirement I6).
 	Header string `json:"header" yaml:"header" toml:"header"`
 	// XRealIP takes X-Real-IP from a trusted proxy that sends no
 	// X-Forwarded-For. Default true.
@@ -130,7 +131,8 @@ type TierConfig struct {
 	Rate  float64 `json:"rate" yaml:"rate" toml:"rate"`    // tokens a second
 	Burst float64 `json:"burst" yaml:"burst" toml:"burst"` // capacity in tokens
 	// Overrides replace Rate and Burst for single keys, named as the request
-	// names them. Both values, or neither. Not for the global tier.
+	// names them. Both values, or neither, in a tier that has a limit itself. Not
+	// for the global tier.
 	Overrides map[string]Limit `json:"overrides,omitempty" yaml:"overrides,omitempty" toml:"overrides,omitempty"`
 	// MaxWait replaces TiersConfig.MaxWait for this tier; nil inherits it.
 	MaxWait *Duration `json:"max_wait,omitempty" yaml:"max_wait,omitempty" toml:"max_wait,omitempty"`
@@ -216,7 +218,8 @@ type GuardConfig struct {
 	BackendShare int `json:"backend_share" yaml:"backend_share" toml:"backend_share"`
 }
 
-// HeadersConfig says which rate-limit headers responses carry.
+// HeadersConfig says which rate-limit headers responses carry. Not available in
+// this version, in which no response carries any: leave it as it is, or "off".
 type HeadersConfig struct {
 	RateLimit string `json:"rate_limit" yaml:"rate_limit" toml:"rate_limit"` // "off", "rejected" (default) or "always"
 	IETF      bool   `json:"ietf" yaml:"ietf" toml:"ietf"`                   // also RateLimit and RateLimit-Policy; default false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/weir-go/weir/internal/gate"
@@ -32,7 +33,8 @@ type Guard struct {
 // done (requirement G6). release gives it back; it may be called more than
 // once and from any goroutine. On error release is a function that does
 // nothing, and the error matches [ErrQueueFull], [ErrTimeout] or [ErrCanceled],
-// the last of which also matches ctx's own error.
+// the last of which also matches ctx's own error. A request that is inside the
+// Guard's Handler takes a second slot here.
 func (g *Guard) Acquire(ctx context.Context) (release func(), err error) {
 	p := g.l.policy.Load()
 	if g.gate == nil || !p.on {
@@ -79,8 +81,13 @@ func shedError(reason int, err error) error {
 }
 
 // Handler holds a slot for as long as next runs, a panic or a hijack included.
-// A request that is inside the same Guard already passes. It is the guard
-// stage alone; [Limiter.Handler] has it built in for classes that name a guard.
+// A request that is inside the same Guard already passes and shares its slot,
+// which is held until the last of its parts has returned. It is the guard stage
+// alone; [Limiter.Handler] has it built in for classes that name a guard.
+//
+// Work that goes on after next has returned, as it does behind
+// [http.TimeoutHandler], has no slot any more, unless a Handler of the same
+// Guard stands next to it too.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	if g.gate == nil {
 		return next
@@ -97,7 +104,8 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 
 // serve runs next in a slot. c is the class that asks for it, nil for none.
 func (g *Guard) serve(w http.ResponseWriter, r *http.Request, v *visit, c *classPolicy, next http.Handler) {
-	if v.guard.Load() == g { // mounted twice: one request, one slot
+	if v.share(g) {
+		defer v.leave(g)
 		next.ServeHTTP(w, r)
 		return
 	}
@@ -109,13 +117,60 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, v *visit, c *class
 		g.shed(w, r, v, c, err)
 		return
 	}
-	defer g.gate.Release()
-	if v.guard.CompareAndSwap(nil, g) {
-		// Unmarked before the slot goes: what runs on after next has returned
-		// is not inside any more.
-		defer v.guard.Store(nil)
-	}
+	v.enter(g)
+	defer v.leave(g)
 	next.ServeHTTP(w, r)
+}
+
+// slot is one slot that a request holds. However often its way leads through
+// the guard at the same time, nested or side by side, it holds one.
+type slot struct {
+	guard *Guard
+	users int // how many times it is inside
+}
+
+// share reports whether the request is inside g, and if so has it enter once
+// more.
+func (v *visit) share(g *Guard) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.shareLocked(g)
+}
+
+func (v *visit) shareLocked(g *Guard) bool {
+	for i := range v.slots {
+		if v.slots[i].guard == g {
+			v.slots[i].users++
+			return true
+		}
+	}
+	return false
+}
+
+// enter records the slot of g that the request has just got. Where another part
+// of the request was quicker, that one's is enough.
+func (v *visit) enter(g *Guard) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.shareLocked(g) {
+		g.gate.Release()
+		return
+	}
+	if v.slots == nil {
+		v.slots = v.first[:0]
+	}
+	v.slots = append(v.slots, slot{g, 1})
+}
+
+// leave gives the slot back when the last part of the request leaves.
+func (v *visit) leave(g *Guard) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	i := slices.IndexFunc(v.slots, func(s slot) bool { return s.guard == g })
+	if v.slots[i].users--; v.slots[i].users == 0 {
+		v.slots = slices.Delete(v.slots, i, i+1)
+		g.gate.Release()
+	}
 }
 
 // shed answers a request that got no slot. Its tokens stay spent, so that
@@ -142,6 +197,7 @@ func (l *Limiter) guardNamed(name string) *Guard {
 	if g == nil {
 		g = &Guard{name: name, l: l, gate: gate.New(1, 0)}
 		l.guards[name] = g
+		_ = l.counts.class(classDirect) // exported from the start, see newCounts
 	}
 	return g
 }

@@ -25,7 +25,9 @@ type bank struct {
 	*testing.T
 	l     *Limiter
 	h     http.Handler
+	work  http.Handler // what is protected
 	start time.Time
+	all   sync.WaitGroup
 	mu    sync.Mutex
 	order []string // the requests that reached the handler, by name
 }
@@ -44,12 +46,13 @@ type arrival struct {
 func newBank(t *testing.T, cfg Config, opts ...Option) *bank {
 	t.Helper()
 	opts = append([]Option{WithAccount(byHeader("Account"))}, opts...)
-	b := &bank{T: t, l: newLimiter(t, cfg, opts...), start: time.Now()}
+	b := &bank{T: t, l: newLimiter(t, cfg, opts...), work: served, start: time.Now()}
+	t.Cleanup(b.all.Wait)
 	b.h = b.l.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.mu.Lock()
 		b.order = append(b.order, r.Header.Get("Name"))
 		b.mu.Unlock()
-		served(w, r)
+		b.work.ServeHTTP(w, r)
 	}))
 	return b
 }
@@ -68,12 +71,12 @@ func (b *bank) arrive(name string, r *http.Request) *arrival {
 	ctx, cancel := context.WithCancel(b.Context())
 	a := &arrival{bank: b, name: name, rec: httptest.NewRecorder(), leave: cancel, done: make(chan struct{})}
 	r = withHeader(r.WithContext(ctx), "Name", name)
-	go func() {
+	b.all.Go(func() {
 		defer close(a.done)
 		defer func() { _ = recover() }() // as net/http does
 		defer func() { a.at = b.now() }()
 		b.h.ServeHTTP(a.rec, r)
-	}()
+	})
 	synctest.Wait()
 	return a
 }

@@ -68,6 +68,12 @@ func New(cfg Config, opts ...Option) (*Limiter, error) {
 	l.peeker, _ = l.store.(store.Peeker)
 	l.configurer, _ = l.store.(store.Configurer)
 	l.sizer, _ = l.store.(store.Sizer)
+	if l.opts.store != nil {
+		l.store = foreign{l.store}
+		if l.peeker != nil {
+			l.peeker = foreignPeeker{l.peeker}
+		}
+	}
 	if err := l.Reload(cfg); err != nil {
 		return nil, err
 	}
@@ -104,7 +110,7 @@ func (l *Limiter) Reload(cfg Config) error {
 		return nil
 	}
 	if l.fixed == nil {
-		if l.opts.registerer != nil {
+		if l.opts.registerer != nil && !l.isClosed() {
 			// A scrape may come at once, in New before there is any policy.
 			l.policy.CompareAndSwap(nil, &policy{})
 			if l.hub, err = joinHub(l.opts.registerer, p.cfg.Namespace, l); err != nil {

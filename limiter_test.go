@@ -584,6 +584,59 @@ func TestHangingStoreHoldsNobodyUpForLong(t *testing.T) {
 	}
 }
 
+// A store that panics is one that fails: for who asks the store on the way, for
+// a body that must stay unread, and for a handler that settles.
+func TestPanickingStoreIsAFailingStore(t *testing.T) {
+	explode := func(context.Context) error { panic("nil map") }
+	cfg, opts := fourTiers()
+	cfg.Endpoints = []Endpoint{{Pattern: "POST /acme/new-order", Class: "order", Kind: KindACME}}
+	narrow(&cfg, TierPerIP, 3)
+	s, reg := newBrokenStore(nil), prometheus.NewRegistry()
+	logged, log := withLog()
+	l := newLimiter(t, cfg, append(opts, WithStore(s), WithRegisterer(reg), log)...)
+	h := l.Handler(later(func(ctx context.Context) {
+		s.breakAs(explode)
+		SetAccount(ctx, "a2")
+		Disown(ctx)
+		Disown(ctx)
+	}))
+	admitted(t, h, in4(addr1, "f1", "a1"))
+	for range 3 { // the local bucket is another
+		admitted(t, h, acmePost("/acme/new-order", addr1, kidBody("https://ca/acct/1")))
+	}
+	r := acmePost("/acme/new-order", addr1, "x")
+	r.Body = unread{t}
+	refused(t, h, r)
+	for _, op := range []string{"admit", "refund"} {
+		if got := metric(t, reg, "weir_store_errors_total", "op", op); got == 0 {
+			t.Errorf("no errors of %s counted", op)
+		}
+		if n := len(logged.with("ERROR", "op="+op, "panic: nil map")); n != 1 {
+			t.Errorf("%d log lines for %s, want one", n, op)
+		}
+	}
+}
+
+// A store may look at the request that it is asked for, to trace its calls by
+// class, say.
+func TestStoreMayLookAtTheRequest(t *testing.T) {
+	cfg, opts := fourTiers()
+	var classes []Class
+	s := newBrokenStore(func(ctx context.Context) error {
+		info, _ := FromContext(ctx)
+		classes = append(classes, info.Class)
+		return nil
+	})
+	l := newLimiter(t, cfg, append(opts, WithStore(s))...)
+	admitted(t, l.ClientIP(l.Tiers(later(func(ctx context.Context) {
+		SetAccount(ctx, "a2")
+		Disown(ctx)
+	}))), in4(addr1, "f1", "a1"))
+	if len(classes) != 4 || classes[0] != "api" { // admit, refund, admit, refund
+		t.Errorf("the store saw %q", classes)
+	}
+}
+
 // A client that leaves while the store is slow is no failure of the store.
 func TestLeavingClientIsNoStoreFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

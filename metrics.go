@@ -48,10 +48,14 @@ type classCounts struct {
 // shedReasons are the guard's reasons (requirement G3), in the order of shed.
 var shedReasons = [...]string{problem.ReasonQueueFull, problem.ReasonTimeout, problem.ReasonCanceled}
 
+// newCounts makes the counters that need no configuration. They are exported
+// from the start, at zero: an alert on the increase of a series does not see the
+// event with which the series begins.
 func newCounts() *counts {
 	return &counts{
 		classes: map[Class]*classCounts{}, unkeyed: map[string]*counter{},
-		errors: map[string]*counter{}, panics: map[string]*counter{},
+		errors: map[string]*counter{"admit": {}, "refund": {}},
+		panics: map[string]*counter{"account": {}, "key": {}, "nonce": {}},
 	}
 }
 

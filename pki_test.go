@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"net/http/httptest"
 	"reflect"
 	"slices"
@@ -18,6 +19,9 @@ func pkiConfig() Config {
 }
 
 func TestPKIEndpointsGiveEachRequestItsClass(t *testing.T) {
+	l, cfg := newLimiter(t, pkiConfig()), pkiConfig()
+	cfg.DefaultClass = "rest"
+	withRest := newLimiter(t, cfg)
 	for _, tt := range []struct {
 		name, method, target string
 		want                 Class
@@ -95,16 +99,8 @@ func TestPKIEndpointsGiveEachRequestItsClass(t *testing.T) {
 		{"EST with two labels", "POST", "/.well-known/est/a/b/simpleenroll", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l := newLimiter(t, pkiConfig())
 			assert.Equal(t, tt.want, classFound(l, tt.method, tt.target))
-
-			cfg := pkiConfig()
-			cfg.DefaultClass = "rest"
-			want := tt.want
-			if want == "" {
-				want = "rest"
-			}
-			assert.Equal(t, want, classFound(newLimiter(t, cfg), tt.method, tt.target), "with a default class")
+			assert.Equal(t, cmp.Or(tt.want, "rest"), classFound(withRest, tt.method, tt.target), "with a default class")
 		})
 	}
 }

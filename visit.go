@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 
 	"github.com/weir-go/weir/store"
 )
@@ -15,10 +14,9 @@ import (
 // pooled, for handlers may outlive their request.
 type visit struct {
 	context.Context
-	l     *Limiter
-	p     *policy // in force when the request came
-	who   asker
-	guard atomic.Pointer[Guard] // whose slot the request holds, if any
+	l   *Limiter
+	p   *policy // in force when the request came
+	who asker
 
 	passing sync.Mutex // held on the way through the tiers, before mu
 
@@ -26,6 +24,8 @@ type visit struct {
 	c       *classPolicy // nil: no class
 	tiers   bool         // has passed the tiers: a Limiter mounted twice charges once
 	account string       // as claimed, or as set by SetAccount
+	slots   []slot       // of guards
+	first   [1]slot      // room for slots: most requests meet one guard
 	outcome
 }
 
@@ -136,11 +136,11 @@ func FromContext(ctx context.Context) (info Info, ok bool) {
 // Outside a Limiter's handlers it does nothing.
 func SetAccount(ctx context.Context, id string) {
 	for v := visitFrom(ctx); v != nil; v = visitFrom(v.Context) {
-		v.setAccount(ctx, id)
+		v.setAccount(id)
 	}
 }
 
-func (v *visit) setAccount(ctx context.Context, id string) {
+func (v *visit) setAccount(id string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.account == id {
@@ -157,7 +157,9 @@ func (v *visit) setAccount(ctx context.Context, id string) {
 	}
 	var b basket
 	b.addAccount(v.classNowLocked(), key)
-	if len(b.checks) > 0 && v.l.admit(context.WithoutCancel(ctx), v.p, &b).Admitted() {
+	// The parent's context: a store that looks at this one for the request's
+	// Info would wait for v.mu.
+	if len(b.checks) > 0 && v.l.admit(context.WithoutCancel(v.Context), v.p, &b).Admitted() {
 		v.spent = b.charge(0)
 	}
 }
@@ -206,9 +208,7 @@ func (v *visit) refundLocked() {
 	var b basket
 	b.add(spent.use, spent.key, limit)
 	// The caller may have gone; its token is due all the same.
-	ctx, cancel := v.l.withDeadline(context.WithoutCancel(v.Context))
-	defer cancel()
-	if err := spent.from.Refund(ctx, b.checks); err != nil {
+	if err := spent.from.Refund(context.WithoutCancel(v.Context), b.checks); err != nil {
 		v.l.storeFailed("refund", err)
 	}
 }

@@ -77,7 +77,9 @@ func (t *table) carry(old *table, now int64) {
 // each newcomer displace a bucket that is worth more.
 func (s *shard) fill(t *table, entries []entry, now int64) {
 	if len(entries) > s.quota {
-		slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(b.full, a.full) })
+		slices.SortFunc(entries, func(a, b entry) int {
+			return cmp.Or(cmp.Compare(b.full, a.full), cmp.Compare(b.tokens, a.tokens)) // as worthLess has it
+		})
 		for _, e := range entries[s.quota:] {
 			if e.full > now {
 				t.evicted.Add(1)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -65,10 +66,12 @@ type slot struct {
 	index int     // place in the shard, -1 if absent
 	from  bucket  // as found; a window in the shape of a bucket
 	cost  float64 // of this check and of earlier ones on the same bucket
+	base  float64 // of the earlier ones alone
 	prior int     // 1 + the index of the check before it on the same bucket, or 0
 	next  bucket  // as it will be
 	left  float64 // tokens in next
 	pass  bool
+	spent bool // next is written if the call spends
 }
 
 func (m *Memory) decide(checks []Check, dst []State, spend bool) (Verdict, []State, error) {
@@ -93,13 +96,13 @@ func (m *Memory) decide(checks []Check, dst []State, spend bool) (Verdict, []Sta
 		}
 		dst = append(dst, st)
 	}
-	if v.Admitted() {
+	if v.Admitted() || m.arrive(checks, slots, now) {
 		report(slots, dst[len(dst)-len(checks):])
-	}
-	if spend {
-		for i := range slots {
-			if c := &checks[i]; slots[i].pass && v.Admitted() || c.Always && c.Window > 0 {
-				m.write(c, &slots[i], now)
+		if spend {
+			for i := range slots {
+				if slots[i].spent {
+					m.write(&checks[i], &slots[i], now)
+				}
 			}
 		}
 	}
@@ -112,15 +115,16 @@ func (m *Memory) ask(c *Check, s *slot, now int64) State {
 	if c.Window > 0 {
 		f, w := m.frame(c), window(s.from)
 		next, ok := w.take(now, f, c.Limit.Burst, s.cost)
-		s.next, s.pass, s.left = bucket(next), ok, max(0, c.Limit.Burst-next.tokens)
-		st := State{Tokens: max(0, c.Limit.Burst-w.used(now, f)), Reset: f.left(max(now, w.last))}
+		s.next, s.left = bucket(next), left(c.Limit.Burst, next.tokens)
+		s.pass, s.spent = ok, ok || c.arrives()
+		st := State{Tokens: left(c.Limit.Burst, w.used(now, f)), Reset: w.reset(now, f)}
 		if !ok {
 			st.Wait = w.wait(now, f, c.Limit.Burst, s.cost)
 		}
 		return st
 	}
 	s.next, s.pass = s.from.take(now, c.Limit, s.cost)
-	s.left = s.next.tokens
+	s.left, s.spent = s.next.tokens, s.pass
 	st := State{Tokens: s.from.at(now, c.Limit)}
 	if !s.pass {
 		st.Wait = s.from.wait(now, c.Limit, s.cost)
@@ -130,14 +134,38 @@ func (m *Memory) ask(c *Check, s *slot, now int64) State {
 
 func (m *Memory) frame(c *Check) frame { return frame{m.epoch, int64(c.Window)} }
 
-// report tells each state what its bucket holds once everything that passed is
-// spent. Checks of one bucket tell the same: the last that passed spends for
-// those before it.
+// arrives reports whether the check is counted however the request ends.
+func (c *Check) arrives() bool { return c.Always && c.Window > 0 && counts(c.Cost) }
+
+// arrive fixes what a refused request leaves: what is counted Always, without
+// the other checks of the same windows. It reports whether there is any.
+func (m *Memory) arrive(checks []Check, slots []slot, now int64) (any bool) {
+	for i := range checks {
+		c, s := &checks[i], &slots[i]
+		if s.spent = c.arrives(); !s.spent {
+			continue
+		}
+		any = true
+		cost := c.Cost
+		for p := s.prior; p > 0; p = slots[p-1].prior {
+			if before := &checks[p-1]; before.arrives() {
+				cost += before.Cost
+			}
+		}
+		next, _ := window(s.from).take(now, m.frame(c), c.Limit.Burst, cost)
+		s.next, s.left = bucket(next), left(c.Limit.Burst, next.tokens)
+	}
+	return any
+}
+
+// report tells each state what its bucket holds once everything is spent that
+// will be. Checks of one bucket tell the same: the last that is spent spends
+// for those before it.
 func report(slots []slot, states []State) {
 	for i := range slots {
 		s := &slots[i]
 		switch {
-		case s.pass:
+		case s.spent:
 			states[i].Tokens = s.left
 		case s.prior > 0:
 			states[i].Tokens = states[s.prior-1].Tokens
@@ -224,13 +252,15 @@ func (s *slot) load(c *Check, before []slot, checks []Check, now int64) {
 	}
 	for j := len(before) - 1; j >= 0; j-- {
 		if b := &before[j]; b.rank == s.rank && checks[j].Key == c.Key {
-			s.cost += b.cost
-			s.prior = j + 1
-			if !b.pass && checks[j].Shadow {
-				s.cost -= checks[j].Cost
+			s.prior, s.base = j+1, b.cost
+			if checks[j].Shadow && !b.spent {
+				s.base = b.base
 			}
-			return
+			break
 		}
+	}
+	if s.cost += s.base; !(c.Cost >= 0) {
+		s.cost = math.NaN() // a negative cost takes nothing off the sum
 	}
 }
 
@@ -243,14 +273,15 @@ func (m *Memory) write(c *Check, s *slot, now int64) {
 		s.t.single.b, s.t.single.used = s.next, true
 		return
 	}
-	if s.index < 0 && s.left >= c.Limit.Burst {
-		return
-	}
 	var full int64
+	var fresh bool
 	if c.Window > 0 {
-		full = window(s.next).fullAt(m.frame(c))
+		full, fresh = window(s.next).fullAt(m.frame(c)), s.next.tokens == 0
 	} else {
-		full = s.next.fullAt(c.Limit)
+		full, fresh = s.next.fullAt(c.Limit), s.left >= c.Limit.Burst
+	}
+	if s.index < 0 && fresh {
+		return
 	}
 	if s.index >= 0 && s.sh.entries[s.index].key == c.Key {
 		s.sh.set(s.index, s.next, full)

@@ -49,7 +49,8 @@ type Check struct {
 // State is what one check saw.
 type State struct {
 	// Tokens is what the bucket holds after the decision: the cost is already
-	// gone from it when the request was admitted, and not when it was refused.
+	// gone from it when the request was admitted, or if it is counted Always,
+	// and not when it was refused.
 	Tokens float64
 	// Wait is 0 when this check alone would have let the request pass;
 	// otherwise the time until it would, if nobody else spent.

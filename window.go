@@ -1,0 +1,130 @@
+package weir
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/weir-go/weir/internal/quota"
+	"github.com/weir-go/weir/store"
+)
+
+// The fixed windows (requirements W1–W5), by the names that metrics, documents
+// and Config.Shadow use.
+const (
+	WindowProcess = "process" // all arrivals, whoever they are from
+	WindowSubject = "subject" // the requests of one verified account
+	WindowAddress = "address" // the requests of one address without one
+)
+
+// classOther is the endpoint label of requests without a class, which the
+// process ceiling still counts.
+const classOther Class = "other"
+
+// windowUses are the windows that the requests of one class are counted in; nil
+// is off.
+type windowUses struct{ process, subject, address *tierUse }
+
+// compileWindows resolves the windows of a class. The keyed ones are for
+// requests that have a class; arrivals are counted for all.
+func (p *policy) compileWindows(l *Limiter, c *classPolicy) {
+	cfg := &p.cfg.Windows
+	if !cfg.Enabled {
+		return
+	}
+	c.windows.process = p.windowUse(l, c, WindowProcess, fromNothing, cfg.Process)
+	if c.name != classOther || c != p.endpoints.other {
+		c.windows.subject = p.windowUse(l, c, WindowSubject, fromAccount, cfg.PerSubject)
+		c.windows.address = p.windowUse(l, c, WindowAddress, fromAddress, cfg.PerAddress)
+	}
+}
+
+func (p *policy) windowUse(l *Limiter, c *classPolicy, name string, from source, limit int) *tierUse {
+	if limit <= 0 {
+		return nil
+	}
+	u := &tierUse{
+		tier: &tier{name: name, source: from}, scope: p.cfg.Namespace + "/" + name,
+		limit: store.Limit{Burst: float64(limit)}, cost: 1,
+		window: time.Duration(p.cfg.Windows.Window), always: name == WindowProcess,
+	}
+	p.count(l, c, u)
+	p.addScope(name, u)
+	return u
+}
+
+// excluded reports whether a request is outside the keyed windows (requirement
+// W5): probes come from the proxy's address, and one page asks for many assets.
+func (p *policy) excluded(r *http.Request) bool {
+	if p.exclude == nil {
+		return false
+	}
+	_, pattern := p.exclude.Handler(r)
+	return pattern != ""
+}
+
+// addWindow counts the request in exactly one keyed window (requirement W1):
+// the account's if somebody vouches for it, else the address's. A mere claim
+// counts for nothing here, or each new claim would be a new budget. Switched
+// off, the subject's window leaves an account uncounted.
+func (b *basket) addWindow(l *Limiter, t *transit) {
+	w := &t.c.windows
+	switch {
+	case w.address == nil || t.p.excluded(t.r):
+	case !t.sure:
+		b.add(w.address, t.who.key, w.address.limit)
+	case w.subject != nil:
+		b.add(w.subject, l.keyer.key(TierPerAccount, t.account), w.subject.limit)
+	}
+}
+
+// arrive counts a request that is decided without the store, on a list say, as
+// an arrival (requirement W3).
+func (l *Limiter) arrive(t *transit) {
+	u := t.c.windows.process
+	if u == nil || t.stages&stageWindows == 0 || t.arrived {
+		return
+	}
+	t.arrived = true
+	b := l.baskets.Get().(*basket)
+	b.reset()
+	b.add(u, store.Key{}, u.limit)
+	b.checks[0].Shadow = true
+	l.admit(t.r.Context(), t.p, b)
+	l.baskets.Put(b)
+}
+
+// arrived makes sure that a request which is held, and asks the store again,
+// is one arrival: its process check has passed and is done with.
+func (b *basket) arrived() {
+	for i := range b.checks {
+		if c := &b.checks[i]; c.Always {
+			c.Always, c.Shadow, c.Cost = false, true, 0
+		}
+	}
+}
+
+// tell writes what is left into the header, where the configuration wants it
+// (requirement W4): of the tightest tier or window or, on a refusal, of the
+// one that refused. Answers that a shared cache may keep are left alone.
+func (t *transit) tell(b *basket, at int, refused bool) {
+	h := t.p.headers
+	if len(b.states) == 0 || !h.Wanted(refused) || !refused && (t.c.kind == KindOCSP || t.c.kind == KindCRL) {
+		return
+	}
+	var all []quota.Quota
+	if h.IETF {
+		all = make([]quota.Quota, len(b.states))
+		for i := range b.states {
+			all[i] = b.quota(i)
+		}
+	}
+	h.Write(t.w.Header(), time.Now(), b.quota(at), all)
+}
+
+func (b *basket) quota(i int) quota.Quota {
+	c, s := &b.checks[i], &b.states[i]
+	return quota.Quota{
+		Name: b.uses[i].tier.name, Limit: c.Limit.Burst, Remaining: s.Tokens,
+		Rate: c.Limit.Rate, Window: c.Window, Reset: s.Reset,
+	}
+}
