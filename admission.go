@@ -2,7 +2,6 @@ package weir
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -14,33 +13,73 @@ import (
 // maxBody is how much of an ACME request is read to find its account.
 const maxBody = 64 << 10
 
-// pass asks the tiers. It reports whether the request may go on; if not, it
-// has been answered.
+// pass asks the lists, tiers and windows, as far as t.stages names them. It
+// reports whether the request may go on; if not, it has been answered.
 func (l *Limiter) pass(t *transit) bool {
-	c, p := t.c, t.p
-	if p.deny.hasAddr(&t.who) {
+	if t.c == nil {
+		return l.passOther(t)
+	}
+	if t.p.deny.hasAddr(&t.who) {
 		return l.denied(t)
 	}
-	t.exempt = c.exempt || p.exempt.hasAddr(&t.who)
-	if t.exempt && p.deny.accounts == nil {
-		c.count.exempt.add(1)
-		return true
+	t.exempt = t.c.exempt || t.p.exempt.hasAddr(&t.who)
+	if t.exempt && t.p.deny.accounts == nil {
+		return l.exempted(t)
 	}
 	b := l.baskets.Get().(*basket)
 	b.reset()
-	ok := l.passTiers(t, b)
+	ok := l.judge(t, b)
 	l.baskets.Put(b)
 	return ok
 }
 
-func (l *Limiter) passTiers(t *transit, b *basket) bool {
+// passOther takes a request without a class through what holds for all: the
+// deny list, and the process ceiling, which counts it (requirement W3). No
+// stage is done with, for a Protect behind may still give it a class.
+func (l *Limiter) passOther(t *transit) bool {
+	if t.p.endpoints.other == nil || t.arrived { // before, by another handler
+		return true
+	}
+	t.c = t.p.endpoints.other
+	defer func() { t.c, t.passed, t.exempt = nil, 0, false }()
+	if t.stages &= stageWindows; t.c.windows.process == nil {
+		t.stages = 0
+	}
+	if t.p.deny.hasAddr(&t.who) {
+		return l.denied(t)
+	}
+	if t.stages == 0 && t.p.deny.accounts == nil {
+		return true
+	}
+	t.exempt = t.p.exempt.hasAddr(&t.who)
+	b := l.baskets.Get().(*basket)
+	b.reset()
+	ok := l.judge(t, b)
+	l.baskets.Put(b)
+	return ok
+}
+
+// judge gathers what the request spends from, and decides.
+func (l *Limiter) judge(t *transit, b *basket) bool {
 	c, p := t.c, t.p
-	if !t.exempt {
+	tiers, windows := t.stages&stageTiers != 0, t.stages&stageWindows != 0
+	if u := c.windows.process; u != nil && windows && !t.arrived {
+		b.add(u, store.Key{}, u.limit)
+	}
+	if tiers && !t.exempt {
 		b.addNetwork(l, c, t.r, &t.who)
 	}
+	lists := p.deny.accounts != nil || p.exempt.accounts != nil
+	claims := lists || tiers && len(c.uses) > c.network
+	if claims || windows && c.windows.address != nil { // per_subject 0 asks too: an account is not counted for its address
+		l.findVouched(t)
+	}
+	if windows && !t.exempt {
+		b.addWindow(l, t)
+	}
 	account := -1
-	if len(c.uses) > c.network || p.deny.accounts != nil || p.exempt.accounts != nil {
-		if !l.findAccount(t, b) {
+	if claims {
+		if t.account == "" && !l.findClaim(t, b) {
 			return false // refused before the body was read
 		}
 		if t.account != "" {
@@ -50,22 +89,22 @@ func (l *Limiter) passTiers(t *transit, b *basket) bool {
 			}
 			exempt := p.exempt.accounts[key]
 			if exempt && t.sure {
-				c.count.exempt.add(1)
-				return true
+				return l.exempted(t)
 			}
-			if !exempt && !t.exempt { // a mere claim to be exempt spares the account tier only
+			if !exempt && !t.exempt && tiers { // a mere claim to be exempt spares the account tier only
 				account = len(b.checks)
+				if !t.sure {
+					b.claimant = t.who.key
+				}
 				b.addAccount(c, key)
 			}
 		}
 	}
 	if t.exempt { // and its account, if it has one, is not denied
-		c.count.exempt.add(1)
-		return true
+		return l.exempted(t)
 	}
 	if len(b.checks) == 0 {
-		c.count.admitted.add(1)
-		return true
+		return t.through(&c.count.admitted)
 	}
 	v := l.decide(t.r.Context(), p, c, b)
 	l.countShadows(c, b)
@@ -73,36 +112,60 @@ func (l *Limiter) passTiers(t *transit, b *basket) bool {
 		l.throttled(t, b, v)
 		return false
 	}
-	c.count.admitted.add(1)
+	t.arrived = t.arrived || c.windows.process != nil && windows
 	if account >= 0 {
 		t.spent = b.charge(account)
 	}
-	t.tighten(b)
+	t.tell(b, t.tighten(b), false)
+	return t.through(&c.count.admitted)
+}
+
+// through notes that the request has been through its stages, and counts it:
+// once, also where a program puts the stages together by hand.
+func (t *transit) through(n *counter) bool {
+	if t.passed == 0 && t.stages != 0 {
+		n.add(1)
+	}
+	t.passed |= t.stages
 	return true
 }
 
-// tighten finds the tier with the least left in proportion.
-func (t *transit) tighten(b *basket) {
-	least := 2.0
-	for i, s := range b.states {
-		if share := s.Tokens / b.checks[i].Limit.Burst; share < least {
-			least = share
-			t.tightest, t.tokens, t.burst = b.uses[i].tier, s.Tokens, b.checks[i].Limit.Burst
-		}
-	}
+// exempted lets a request pass that is on the exempt list.
+func (l *Limiter) exempted(t *transit) bool {
+	l.arrive(t)
+	return t.through(&t.c.count.exempt)
 }
 
-// findAccount finds out whose account the request is, from the surest source
-// to the least. Where that takes reading the body, what needs no body is asked
-// first: a request that it refuses keeps its body unread (requirement R6).
-func (l *Limiter) findAccount(t *transit, b *basket) bool {
+// tighten finds the tier or window with the fewest requests left, in requests
+// like this one; -1 if it met none. Those in shadow are not there for a client.
+func (t *transit) tighten(b *basket) (at int) {
+	at = -1
+	for i, s := range b.states {
+		if u := b.uses[i]; !u.shadow && (at < 0 || s.Tokens/u.cost < b.states[at].Tokens/b.uses[at].cost) {
+			at = i
+		}
+	}
+	if at >= 0 && (t.tightest == nil || b.states[at].Tokens/b.uses[at].cost < t.tokens/t.tightest.cost) {
+		t.tightest, t.tokens, t.burst = b.uses[at], b.states[at].Tokens, b.checks[at].Limit.Burst
+	}
+	return at
+}
+
+// findVouched finds the account that somebody vouches for: SetAccount, or the
+// program's own function.
+func (l *Limiter) findVouched(t *transit) {
 	if t.account != "" {
-		return true
+		return
 	}
 	if id, ok := l.callAccount(t.r); ok {
 		t.account, t.sure = id, true
-		return true
 	}
+}
+
+// findClaim finds the account that the request claims. Where that takes reading
+// the body, what needs no body is asked first: a request that it refuses keeps
+// its body unread (requirement R6), and false is returned.
+func (l *Limiter) findClaim(t *transit, b *basket) bool {
 	switch t.c.kind {
 	case KindEST:
 		if user, _, ok := t.r.BasicAuth(); ok {
@@ -114,6 +177,7 @@ func (l *Limiter) findAccount(t *transit, b *basket) bool {
 		}
 		if v, ok := l.peek(t.r.Context(), t.p, b); ok && !v.Admitted() {
 			if v, ok = l.hopeless(t.p, b, v); ok {
+				l.countShadows(t.c, b)
 				l.throttled(t, b, v)
 				return false
 			}
@@ -149,61 +213,21 @@ func (l *Limiter) hopeless(p *policy, b *basket, v store.Verdict) (store.Verdict
 	ls := &l.lines
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ok := int(ls.n.Load()) >= p.cfg.Tiers.MaxWaiting
+	ok := false
 	for i, s := range b.states {
 		u, wait := b.uses[i], s.Wait
 		if wait == 0 || u.shadow {
 			continue
 		}
 		if u.maxWait > 0 {
-			wait = ls.wait(&b.checks[i], wait, s.Tokens)
+			wait = ls.wait(b, i, wait, s.Tokens)
 		}
-		ok = ok || wait > u.maxWait
+		ok = ok || wait > u.maxWait || ls.full(b, i, p.cfg.Tiers.MaxWaiting, false)
 		if wait > v.RetryAfter {
 			v = store.Verdict{Refused: i, RetryAfter: wait}
 		}
 	}
 	return v, ok
-}
-
-// storeTimeout is how long a store may take over one call. The contract says
-// within the context's deadline, but most requests have none: a store that
-// hangs must not hang them.
-const storeTimeout = time.Second
-
-// foreign is a store that the program brought, kept from taking requests down
-// with it: a call that hangs ends at storeTimeout, and a panic is an error like
-// any other.
-type foreign struct{ store.Store }
-
-func (f foreign) Admit(ctx context.Context, checks []store.Check, dst []store.State) (v store.Verdict, states []store.State, err error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	defer panicAsError(&err)
-	return f.Store.Admit(ctx, checks, dst)
-}
-
-func (f foreign) Refund(ctx context.Context, checks []store.Check) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	defer panicAsError(&err)
-	return f.Store.Refund(ctx, checks)
-}
-
-type foreignPeeker struct{ store.Peeker }
-
-func (f foreignPeeker) Peek(ctx context.Context, checks []store.Check, dst []store.State) (v store.Verdict, states []store.State, err error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	defer panicAsError(&err)
-	return f.Peeker.Peek(ctx, checks, dst)
-}
-
-// panicAsError must be called directly by defer, for recover to see the panic.
-func panicAsError(err *error) {
-	if v := recover(); v != nil {
-		*err = fmt.Errorf("panic: %v", v)
-	}
 }
 
 // admit asks the store, or who stands in for it while it fails: no failure of
@@ -212,6 +236,7 @@ func (l *Limiter) admit(ctx context.Context, p *policy, b *basket) store.Verdict
 	v, states, err := l.store.Admit(ctx, b.checks, b.states[:0])
 	if err == nil {
 		b.states, b.by = states, l.store
+		b.arrived()
 		return v
 	}
 	b.states, b.by = b.states[:0], nil
@@ -225,29 +250,41 @@ func (l *Limiter) admit(ctx context.Context, p *policy, b *basket) store.Verdict
 		return store.Verdict{Refused: -1}
 	}
 	b.by = l.local
+	b.arrived()
 	return v
 }
 
 func (l *Limiter) countShadows(c *classPolicy, b *basket) {
 	for i, s := range b.states {
-		if b.checks[i].Shadow && s.Wait > 0 {
+		if b.uses[i].always && b.hasArrived {
+			s.Wait = b.arrivalWait
+		}
+		if b.uses[i].shadow && s.Wait > 0 {
 			l.refused(b.uses[i].refusals, c.name, "shadow", b.uses[i].tier.name, problem.ReasonRate)
 		}
 	}
 }
 
-// throttled answers a request that a tier refused.
+// throttled answers a request that a tier or window refused.
 func (l *Limiter) throttled(t *transit, b *basket, v store.Verdict) {
 	u := b.uses[v.Refused]
-	l.refused(u.refusals, t.c.name, "tier", u.tier.name, problem.ReasonRate)
-	l.refuse(t.w, t.r, t.p, t.c.kind, problem.Rejection{
+	t.arrived = t.arrived || b.hasArrived
+	l.arrive(t)
+	rej := problem.Rejection{
 		Status: http.StatusTooManyRequests, Reason: problem.ReasonRate,
 		Class: string(t.c.name), Tier: u.tier.name, RetryAfter: v.RetryAfter,
-	})
+	}
+	if t.p.headers.IETF {
+		rej.SetHeaders(t.w.Header()) // Retry-After, which RateLimit must not outlast
+	}
+	t.tell(b, v.Refused, true)
+	l.refused(u.refusals, t.c.name, "tier", u.tier.name, problem.ReasonRate)
+	l.refuse(t.w, t.r, t.p, t.c.kind, rej)
 }
 
 // denied answers a request on the deny list.
 func (l *Limiter) denied(t *transit) bool {
+	l.arrive(t)
 	l.refused(&t.c.count.denied, t.c.name, "deny", "", problem.ReasonDenied)
 	l.refuse(t.w, t.r, t.p, t.c.kind, problem.Rejection{
 		Status: http.StatusForbidden, Reason: problem.ReasonDenied, Class: string(t.c.name), RetryAfter: time.Hour,

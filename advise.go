@@ -20,7 +20,7 @@ func (c Config) Advise() []Advice {
 		list = append(list, Advice{path, fmt.Sprintf(text, args...)})
 	}
 	perIP := c.usesTier(TierPerIP)
-	if len(c.ClientIP.TrustedProxies) == 0 && perIP {
+	if len(c.ClientIP.TrustedProxies) == 0 && (perIP || c.AuthLock.Enabled) {
 		add("client_ip.trusted_proxies", "no proxy is trusted: behind a proxy every client counts as that one address; list the proxies if there are any")
 	}
 	_, _, warnings := c.ClientIP.resolver()
@@ -73,10 +73,15 @@ func (c Config) Advise() []Advice {
 	if !c.usesTier(TierGlobal) {
 		add("tiers.global", "there is no global limit: many addresses together can still overload the server")
 	}
+	c.adviseAuthLock(add)
 	if len(c.Guards) > 0 && !slices.ContainsFunc(c.Endpoints, func(e Endpoint) bool { return e.Guard != "" }) {
 		add("guards", "no endpoint names a guard: it holds only where the program calls Guard itself")
 	}
 	for i, name := range c.Shadow {
+		if name == StageAuthLock {
+			add(fmt.Sprintf("shadow[%d]", i), "the auth lock only counts and logs what it would refuse, and delays nobody")
+			continue
+		}
 		add(fmt.Sprintf("shadow[%d]", i), "tier %s only counts and logs what it would refuse", name)
 	}
 	return list

@@ -5,14 +5,14 @@ import (
 	"net/http"
 )
 
-// Handler is the whole chain in front of next: client address, class, tiers,
-// guard. A request whose path no endpoint matches passes (see
+// Handler is the whole chain in front of next: client address, class, tiers and
+// windows, auth lock, guard. A request whose path no endpoint matches passes (see
 // Config.DefaultClass). On a disabled Limiter it returns next itself.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
 	if l.isBare() {
 		return next
 	}
-	return &chain{l: l, next: next}
+	return &chain{l: l, next: next, stages: allStages}
 }
 
 // Protect is the same chain for a handler whose class is known. It panics if
@@ -28,7 +28,7 @@ func (l *Limiter) Protect(class Class, next http.Handler) http.Handler {
 		panic(fmt.Sprintf("weir: Protect: no endpoint has class %q; defined are: %s", class, names(p.classes)))
 	}
 	l.wiredClasses[class] = true
-	return &chain{l: l, next: next, class: class}
+	return &chain{l: l, next: next, class: class, stages: allStages}
 }
 
 // ClientIP is the first stage alone: it finds the client's address and the
@@ -50,7 +50,19 @@ func (l *Limiter) Tiers(next http.Handler) http.Handler {
 	if l.isBare() {
 		return next
 	}
-	return &chain{l: l, next: next, unguarded: true}
+	return &chain{l: l, next: next, stages: stageTiers}
+}
+
+// Windows is the stage of the fixed windows alone. Without [Limiter.ClientIP]
+// before it, it does that stage's work too. Where both are wanted,
+// [Limiter.Handler] asks tiers and windows in one step, so that what one
+// refuses spends nothing of the other; by hand the windows belong behind the
+// tiers.
+func (l *Limiter) Windows(next http.Handler) http.Handler {
+	if l.isBare() {
+		return next
+	}
+	return &chain{l: l, next: next, stages: stageWindows}
 }
 
 // Guard returns the guard of that name. It panics if Config.Guards has none:
@@ -87,11 +99,24 @@ func (l *Limiter) isBare() bool {
 
 // chain is the stages of one Limiter in front of one handler.
 type chain struct {
-	l         *Limiter
-	next      http.Handler
-	class     Class // "": by endpoint patterns
-	unguarded bool  // the tiers alone
+	l      *Limiter
+	next   http.Handler
+	class  Class // "": by endpoint patterns
+	stages stages
 }
+
+// stages is a set of them. A request goes through each once, however often the
+// Limiter is mounted.
+type stages uint8
+
+const (
+	stageTiers stages = 1 << iota
+	stageWindows
+	stageAuth
+	stageGuard
+
+	allStages = stageTiers | stageWindows | stageAuth | stageGuard
+)
 
 // ServeHTTP runs the stages in order. The visit is made only once the request
 // is admitted: a refusal allocates nothing for it.
@@ -116,18 +141,38 @@ func (h *chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.class != "" {
 		c = p.classes[h.class]
 	}
-	t := transit{w: w, r: r, p: p, c: c, who: who}
+	t := transit{w: w, r: r, p: p, c: c, who: who, stages: h.stages &^ (stageAuth | stageGuard)}
 	if v == nil {
-		if c != nil && !l.pass(&t) {
+		if !l.pass(&t) {
 			return
 		}
-		// Without a class nothing was asked, so a Protect behind still has to.
-		v = &visit{Context: r.Context(), l: l, p: p, c: c, who: who, tiers: c != nil, account: t.account, outcome: t.outcome}
+		v = &visit{Context: r.Context(), l: l, p: p, c: c, who: who, account: t.account, outcome: t.outcome}
 		r = r.WithContext(v)
-	} else if c != nil && !v.pass(&t) {
+	} else if !v.pass(&t) {
 		return
 	}
-	if c != nil && c.guard != nil && !h.unguarded {
+	if c == nil {
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	// What follows wraps the ResponseWriter, and so only where it has to.
+	if p.lock != nil && c.auth != AuthNone && h.stages&stageAuth != 0 {
+		l.signIn(w, r, v, c, c.auth, h)
+		return
+	}
+	h.serve(w, r, v, c)
+}
+
+// serve is what stands behind the auth lock: the guard, and the handler.
+func (h *chain) serve(w http.ResponseWriter, r *http.Request, v *visit, c *classPolicy) {
+	if c != nil && c.disown && h.stages&stageTiers != 0 {
+		if account, ok := v.charged(); ok {
+			watched := &watch{ResponseWriter: w, acme: c.kind == KindACME}
+			defer watched.disown(v, account)
+			w = writerFor(watched)
+		}
+	}
+	if c != nil && c.guard != nil && h.stages&stageGuard != 0 {
 		c.guard.serve(w, r, v, c, h.next)
 		return
 	}
@@ -141,8 +186,8 @@ type transit struct {
 	p       *policy
 	c       *classPolicy
 	who     asker
+	stages  stages // to go through
 	account string
-	sure    bool // the account is verified, not only claimed
 	outcome
 }
 
@@ -153,17 +198,18 @@ func (v *visit) pass(t *transit) bool {
 	v.passing.Lock()
 	defer v.passing.Unlock()
 	v.mu.Lock()
-	passed := v.tiers
-	t.account, t.sure = v.account, v.account != ""
+	t.account, t.outcome = v.account, v.outcome
 	v.mu.Unlock()
-	if passed {
+	if t.stages &^= t.passed; t.stages == 0 {
 		return true
 	}
-	if !v.l.pass(t) {
-		return false
-	}
+	ok := v.l.pass(t)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.tiers, v.c, v.account, v.outcome = true, t.c, t.account, t.outcome
+	if !ok {
+		v.arrived = t.arrived // and stays it, should the program send it again
+		return false
+	}
+	v.c, v.account, v.outcome = t.c, t.account, t.outcome
 	return true
 }

@@ -51,7 +51,8 @@ type Config struct {
 	RetryJitter float64 `json:"retry_jitter" yaml:"retry_jitter" toml:"retry_jitter"`
 	// Store says where counts are kept. Reload cannot change its backend.
 	Store StoreConfig `json:"store" yaml:"store" toml:"store"`
-	// Shadow lists tiers that decide, count and log but let the request pass.
+	// Shadow lists tiers that decide, count and log but let the request pass; the
+	// word auth_lock stands for the auth lock.
 	Shadow []string `json:"shadow" yaml:"shadow" toml:"shadow"`
 }
 
@@ -156,51 +157,123 @@ type CustomTierConfig struct {
 	Liveness bool `json:"liveness" yaml:"liveness" toml:"liveness"`
 }
 
-// WindowsConfig is the fixed-window counters (requirements W1–W5). Not
-// available in this version: Enabled must be false.
+// WindowsConfig is the fixed-window counters (requirements W1–W5): how many
+// requests in each window of time, all back at its boundary. Every request of
+// a class is counted once, for its account if somebody vouches for that
+// ([WithAccount], [SetAccount]), else for its address. One that is refused, by
+// whatever tier or window, is not counted, except as an arrival.
 type WindowsConfig struct {
-	Enabled    bool     `json:"enabled" yaml:"enabled" toml:"enabled"`
-	Window     Duration `json:"window" yaml:"window" toml:"window"`                // default 1m
-	PerSubject int      `json:"per_subject" yaml:"per_subject" toml:"per_subject"` // requests a window; default 600
-	PerAddress int      `json:"per_address" yaml:"per_address" toml:"per_address"` // requests a window; default 300
-	Process    int      `json:"process" yaml:"process" toml:"process"`             // arrivals a window; default 0 = off
-	Exclude    []string `json:"exclude" yaml:"exclude" toml:"exclude"`             // ServeMux patterns
+	Enabled bool `json:"enabled" yaml:"enabled" toml:"enabled"`
+	// Window is the length; windows are aligned to the Unix epoch. At least 1s.
+	// 0 means the default, 1m.
+	Window Duration `json:"window" yaml:"window" toml:"window"`
+	// PerSubject is how many requests a verified account may make in a window.
+	// Default 600. 0 does not count accounts at all.
+	PerSubject int `json:"per_subject" yaml:"per_subject" toml:"per_subject"`
+	// PerAddress is how many requests an address may make in a window, where
+	// nobody vouches for an account. Default 300. It has no off.
+	PerAddress int `json:"per_address" yaml:"per_address" toml:"per_address"`
+	// Process is how many requests may arrive in a window, from everybody
+	// together: refused ones, excluded ones and those without a class
+	// included. Default 0: no ceiling. The most dangerous of the numbers: size
+	// it by what the server can do.
+	Process int `json:"process" yaml:"process" toml:"process"`
+	// Exclude lists net/http.ServeMux patterns that are outside PerSubject and
+	// PerAddress. Default: health, liveness, readiness, metrics, favicon and
+	// robots.txt. Add the paths of your assets and API description.
+	Exclude []string `json:"exclude" yaml:"exclude" toml:"exclude"`
 }
 
-// AuthLockConfig is the lockout after failed sign-ins (requirements L1–L12).
-// Not available in this version: Enabled must be false.
+// AuthLockConfig is the lockout after failed attempts to authenticate
+// (requirements L1–L12). It holds for the classes whose endpoint has an Auth
+// and where the program calls [Limiter.Attempt]. While a lock holds, attempts
+// are refused unchecked, the right credential too; they neither count nor
+// extend it. Those on the exempt list are not spared: that is about rates.
 type AuthLockConfig struct {
-	Enabled bool              `json:"enabled" yaml:"enabled" toml:"enabled"`
+	Enabled bool `json:"enabled" yaml:"enabled" toml:"enabled"` // default false
+	// Address counts failures for each address.
 	Address AddressLockConfig `json:"address" yaml:"address" toml:"address"`
+	// Account counts failures for each account, over all addresses.
 	Account AccountLockConfig `json:"account" yaml:"account" toml:"account"`
-	Delay   DelayConfig       `json:"delay" yaml:"delay" toml:"delay"`
-	MaxKeys int               `json:"max_keys" yaml:"max_keys" toml:"max_keys"` // default 100 000
+	// Delay slows the answers to failures down.
+	Delay DelayConfig `json:"delay" yaml:"delay" toml:"delay"`
+	// ReserveAlways lets no more attempts of an address, or at an account, be
+	// checked at once than failures are left, from the first attempt on.
+	// Without it (the default) that holds once there is a failure in the
+	// window; until then a crowd is checked, though no more outcomes are told
+	// than may fail. Set it where a check is dear, as that of a password hash,
+	// and honest clients do not make many at once.
+	ReserveAlways bool `json:"reserve_always" yaml:"reserve_always" toml:"reserve_always"`
+	// MaxKeys bounds the counters of each kind, and the remembered addresses.
+	// At the bound those with the fewest failures go first and locks last.
+	// Default 100 000.
+	MaxKeys int `json:"max_keys" yaml:"max_keys" toml:"max_keys"`
 }
 
-// AddressLockConfig counts failures for each address.
+// AddressLockConfig counts failures for each address (requirements L1, L12). A
+// success does not clear the count: it proves one credential, and the failures
+// may have been at others.
 type AddressLockConfig struct {
-	MaxFailures   int      `json:"max_failures" yaml:"max_failures" toml:"max_failures"`       // default 100
-	Window        Duration `json:"window" yaml:"window" toml:"window"`                         // default 5m
-	Lockout       Duration `json:"lockout" yaml:"lockout" toml:"lockout"`                      // default 10m
-	PerCredential bool     `json:"per_credential" yaml:"per_credential" toml:"per_credential"` // default false
-	Ceiling       int      `json:"ceiling" yaml:"ceiling" toml:"ceiling"`                      // default 0 = none
+	// MaxFailures in a Window lock the address for Lockout. The Window begins
+	// with the first failure. Defaults 100, 5m and 10m; 0 means the default.
+	MaxFailures int      `json:"max_failures" yaml:"max_failures" toml:"max_failures"`
+	Window      Duration `json:"window" yaml:"window" toml:"window"`
+	Lockout     Duration `json:"lockout" yaml:"lockout" toml:"lockout"`
+	// PerCredential counts each credential id at an address by itself, so that
+	// one client with a wrong key does not lock out its neighbours behind the
+	// same address. Default false. It alone stops nobody who tries many ids:
+	// set Ceiling or MaxCredentials too.
+	PerCredential bool `json:"per_credential" yaml:"per_credential" toml:"per_credential"`
+	// Ceiling is how many failures of all ids together lock the address, under
+	// PerCredential. Default 0: none. At least MaxFailures.
+	Ceiling int `json:"ceiling" yaml:"ceiling" toml:"ceiling"`
+	// MaxCredentials is how many distinct ids with a failure lock the address,
+	// under PerCredential. Default 0: none.
+	MaxCredentials int `json:"max_credentials" yaml:"max_credentials" toml:"max_credentials"`
 }
 
-// AccountLockConfig counts failures for each account over all addresses.
+// AccountLockConfig counts failures for each account over all addresses
+// (requirements L2–L4). A success clears the count, but lifts no lock.
 type AccountLockConfig struct {
-	MaxFailures   int      `json:"max_failures" yaml:"max_failures" toml:"max_failures"`       // default 10
-	Window        Duration `json:"window" yaml:"window" toml:"window"`                         // default 1h
-	Lockout       Duration `json:"lockout" yaml:"lockout" toml:"lockout"`                      // default 1h
-	Remember      Duration `json:"remember" yaml:"remember" toml:"remember"`                   // default 720h
-	AdmitLoopback bool     `json:"admit_loopback" yaml:"admit_loopback" toml:"admit_loopback"` // default false
+	// MaxFailures in a Window lock the account for Lockout. Defaults 10, 1h and
+	// 1h; 0 means the default.
+	MaxFailures int      `json:"max_failures" yaml:"max_failures" toml:"max_failures"`
+	Window      Duration `json:"window" yaml:"window" toml:"window"`
+	Lockout     Duration `json:"lockout" yaml:"lockout" toml:"lockout"`
+	// Remember is how long an address that signed in to an account is admitted
+	// to it although it is locked, so that an attacker cannot lock the owner
+	// out; its failures are then counted apart, under the same limit. Default
+	// 720h (30 days); 0 means the default. The newest 64 addresses of an
+	// account are remembered.
+	Remember Duration `json:"remember" yaml:"remember" toml:"remember"`
+	// AdmitLoopback admits a request from this machine itself in the same way:
+	// its peer is a loopback address and it has no forwarding header. Default
+	// false. A proxy on this machine that adds no header makes everybody look
+	// like that.
+	AdmitLoopback bool `json:"admit_loopback" yaml:"admit_loopback" toml:"admit_loopback"`
+	// ClearSameAddress has a success take back only what its own address has
+	// failed, so that a client of the owner that signs in every few minutes
+	// does not give a guesser new attempts each time. Default false.
+	ClearSameAddress bool `json:"clear_same_address" yaml:"clear_same_address" toml:"clear_same_address"`
 }
 
-// DelayConfig slows the answers to failed sign-ins.
+// DelayConfig keeps the answers to failures back (requirements L6, L9): none
+// for the first After failures of an address, then First, doubled with each
+// further one up to Max. A success is never delayed. What counts is the answer
+// only: the attempt is counted and the guard's slot free before it sleeps.
 type DelayConfig struct {
-	After       int      `json:"after" yaml:"after" toml:"after"`                      // default 10
-	First       Duration `json:"first" yaml:"first" toml:"first"`                      // default 200ms
-	Max         Duration `json:"max" yaml:"max" toml:"max"`                            // default 5s
-	MaxSleeping int      `json:"max_sleeping" yaml:"max_sleeping" toml:"max_sleeping"` // default 1024
+	// After is the number of failures without a delay. Default 10; 0 means the
+	// default. At MaxFailures or above there is none.
+	After int `json:"after" yaml:"after" toml:"after"`
+	// First and Max are the first and the longest delay. Defaults 200ms and
+	// 5s; 0 means the default.
+	First Duration `json:"first" yaml:"first" toml:"first"`
+	Max   Duration `json:"max" yaml:"max" toml:"max"`
+	// MaxSleeping bounds the answers kept back at once, each of which holds a
+	// connection; MaxPerAddress those of one address. What is above is sent at
+	// once. Defaults 1024 and 8; 0 means the default.
+	MaxSleeping   int `json:"max_sleeping" yaml:"max_sleeping" toml:"max_sleeping"`
+	MaxPerAddress int `json:"max_per_address" yaml:"max_per_address" toml:"max_per_address"`
 }
 
 // GuardConfig is one in-flight guard (requirements G1–G4).
@@ -218,11 +291,17 @@ type GuardConfig struct {
 	BackendShare int `json:"backend_share" yaml:"backend_share" toml:"backend_share"`
 }
 
-// HeadersConfig says which rate-limit headers responses carry. Not available in
-// this version, in which no response carries any: leave it as it is, or "off".
+// HeadersConfig says which rate-limit headers responses carry (requirement
+// W4). They tell of the tier or window with the fewest requests left or, on a
+// refusal, of the one that refused. Admitted OCSP and CRL answers, which a
+// shared cache may keep, never carry them.
 type HeadersConfig struct {
-	RateLimit string `json:"rate_limit" yaml:"rate_limit" toml:"rate_limit"` // "off", "rejected" (default) or "always"
-	IETF      bool   `json:"ietf" yaml:"ietf" toml:"ietf"`                   // also RateLimit and RateLimit-Policy; default false
+	// RateLimit says where X-RateLimit-Limit, -Remaining and -Reset (Unix
+	// seconds) are sent: "off", "rejected" (default) or "always".
+	RateLimit string `json:"rate_limit" yaml:"rate_limit" toml:"rate_limit"`
+	// IETF adds RateLimit and RateLimit-Policy in the same places, as
+	// draft-ietf-httpapi-ratelimit-headers-11 has them. Default false.
+	IETF bool `json:"ietf" yaml:"ietf" toml:"ietf"`
 }
 
 // StoreConfig says where counts are kept.
@@ -277,7 +356,7 @@ func DefaultConfig() Config {
 		AuthLock: AuthLockConfig{
 			Address: AddressLockConfig{MaxFailures: 100, Window: Duration(5 * time.Minute), Lockout: Duration(10 * time.Minute)},
 			Account: AccountLockConfig{MaxFailures: 10, Window: Duration(time.Hour), Lockout: Duration(time.Hour), Remember: Duration(720 * time.Hour)},
-			Delay:   DelayConfig{After: 10, First: Duration(200 * time.Millisecond), Max: Duration(5 * time.Second), MaxSleeping: 1024},
+			Delay:   DelayConfig{After: 10, First: Duration(200 * time.Millisecond), Max: Duration(5 * time.Second), MaxSleeping: 1024, MaxPerAddress: 8},
 			MaxKeys: 100_000,
 		},
 		Headers: HeadersConfig{RateLimit: "rejected"},

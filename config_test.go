@@ -352,8 +352,11 @@ func TestAConfigFromScratchGetsTheSameDefaults(t *testing.T) {
 	want := DefaultConfig()
 	want.ClientIP.XRealIP = false // a boolean cannot tell "left out" from "false"
 	want.Tiers.Global, want.Tiers.PerIP, want.Tiers.PerAccount = TierConfig{}, TierConfig{}, TierConfig{}
+	// Counts of 0 mean something of their own, and no pattern is excluded
+	// unless it is written.
+	want.Windows = WindowsConfig{Window: want.Windows.Window}
 	// What is not available yet is not looked at.
-	want.Windows, want.AuthLock, want.Store.Redis = WindowsConfig{}, AuthLockConfig{}, RedisConfig{}
+	want.Store.Redis = RedisConfig{}
 	equalConfigs(t, want, Config{Enabled: true}.withDefaults())
 
 	for _, c := range []Config{{}, {Enabled: true}, DefaultConfig(), filledConfig()} {
@@ -362,7 +365,7 @@ func TestAConfigFromScratchGetsTheSameDefaults(t *testing.T) {
 	c := Config{Guards: map[string]GuardConfig{"hsm": {}}, Endpoints: []Endpoint{{Class: "order"}}}
 	filled := c.withDefaults()
 	assert.Equal(t, GuardConfig{MaxQueue: 64, AcquireTimeout: Duration(5e9)}, filled.Guards["hsm"])
-	assert.Equal(t, Endpoint{Class: "order", Kind: KindAPI, Mode: ModeWait, Cost: 1}, filled.Endpoints[0])
+	assert.Equal(t, Endpoint{Class: "order", Kind: KindAPI, Mode: ModeWait, Cost: 1, Auth: AuthNone}, filled.Endpoints[0])
 	assert.Equal(t, GuardConfig{}, c.Guards["hsm"], "the caller's own map was changed")
 	assert.Equal(t, Endpoint{Class: "order"}, c.Endpoints[0], "the caller's own slice was changed")
 }

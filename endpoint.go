@@ -3,6 +3,7 @@ package weir
 import (
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/store"
@@ -58,6 +59,18 @@ type Endpoint struct {
 	// be refused (a refused new-nonce ends nearly every ACME client's run,
 	// requirement R7). A zero Limit takes the class out of that tier.
 	Limits map[string]Limit `json:"limits,omitempty" yaml:"limits,omitempty" toml:"limits,omitempty"`
+	// Auth says where the auth lock finds the credential of a request: "none",
+	// "basic", "sigv4", "bearer", or "handler" where the handler calls
+	// [Limiter.Attempt]. Default "basic" for kind est, "sigv4" for s3, else
+	// "none", for which the lock does nothing and costs nothing. Without
+	// [Config].AuthLock it is not looked at.
+	Auth string `json:"auth,omitempty" yaml:"auth,omitempty" toml:"auth,omitempty"`
+	// Disown gives the token that a request took from its account back when the
+	// answer shows that the account was never proved, as [Disown] does
+	// (requirement T9): status 401 or, for kind acme, a problem of type
+	// malformed, badNonce, badSignatureAlgorithm, accountDoesNotExist or
+	// unauthorized. Default false; [PKIEndpoints] has it where it matters.
+	Disown bool `json:"disown,omitempty" yaml:"disown,omitempty" toml:"disown,omitempty"`
 }
 
 // sameBut reports whether two endpoints differ in nothing but their pattern.
@@ -71,7 +84,7 @@ func (e Endpoint) sameBut(f Endpoint) bool {
 		}
 	}
 	sameWait := e.MaxWait == f.MaxWait || e.MaxWait != nil && f.MaxWait != nil && *e.MaxWait == *f.MaxWait
-	return sameWait && e.Class == f.Class && e.Kind == f.Kind && e.Cost == f.Cost && e.Guard == f.Guard && e.Mode == f.Mode
+	return sameWait && e.Class == f.Class && e.Kind == f.Kind && e.Cost == f.Cost && e.Guard == f.Guard && e.Mode == f.Mode && e.Auth == f.Auth && e.Disown == f.Disown
 }
 
 // classPolicy is everything a request of one class needs to know, resolved
@@ -82,8 +95,11 @@ type classPolicy struct {
 	exempt  bool
 	uses    []tierUse // the tiers it spends from, identity tiers last
 	network int       // uses[:network] need no identity, so no body
+	windows windowUses
 	guard   *Guard
 	mode    Mode
+	auth    string // where its credential is
+	disown  bool   // look at the answers
 	count   *classCounts
 }
 
@@ -95,8 +111,10 @@ type tierUse struct {
 	cost      float64
 	shadow    bool
 	maxWait   time.Duration
-	overrides bool      // the tier's overrides apply
-	refusals  *refusals // of this class by this tier
+	window    time.Duration // a fixed window of that length, not a bucket
+	always    bool          // counts arrivals, refused ones included
+	overrides bool          // the tier's overrides apply
+	refusals  *refusals     // of this class by this tier
 }
 
 // ServeHTTP makes a class a http.Handler, so that a ServeMux can carry it. It
@@ -108,18 +126,20 @@ type endpoints struct {
 	mux       *http.ServeMux // nil: no patterns
 	byPattern map[string]*classPolicy
 	fallback  *classPolicy // may be nil
+	other     *classPolicy // of requests without a class: nothing but the process ceiling
 }
 
 // of returns the request's class, or nil if it has none. A path with escapes is
 // looked at decoded first: ServeMux takes /acme%2Fnew-order for one segment,
-// but routers that match URL.Path do not, and would serve it unlimited.
+// but routers that match URL.Path do not, and would serve it unlimited. So is a
+// host that is spelled in another way (RFC 9110 section 4.2.3).
 func (e *endpoints) of(r *http.Request) *classPolicy {
 	if e.mux == nil {
 		return e.fallback
 	}
-	if r.URL.RawPath != "" {
-		decoded := &http.Request{Method: r.Method, Host: r.Host, URL: &url.URL{Path: r.URL.Path}}
-		if c := e.match(decoded); c != nil {
+	if host := plainHost(r.Host); host != r.Host || r.URL.RawPath != "" {
+		plain := &http.Request{Method: r.Method, Host: host, URL: &url.URL{Path: r.URL.Path}}
+		if c := e.match(plain); c != nil {
 			return c
 		}
 	}
@@ -127,6 +147,16 @@ func (e *endpoints) of(r *http.Request) *classPolicy {
 		return c
 	}
 	return e.fallback
+}
+
+// plainHost is a host in small letters and without the dot of the root, which
+// ServeMux, comparing texts, takes for another.
+func plainHost(host string) string {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if at := strings.Index(host, ".:"); at >= 0 {
+		host = host[:at] + host[at+1:]
+	}
+	return host
 }
 
 // match asks the mux. Where it would redirect (a path that is not clean) the

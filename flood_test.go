@@ -12,7 +12,7 @@ import (
 // floodClients is how many clients the flood has. The race detector makes each
 // request twenty times as slow, and a flood from one goroutine gives it nothing
 // to find: under it, this number stays, and the bound goes with it.
-var floodClients = 60_000
+var floodClients = 40_000
 
 // flood is a spray: each request comes from another address and claims another
 // account.
@@ -120,7 +120,7 @@ func TestRefusedFloodMakesNoKeys(t *testing.T) {
 	cfg.Tiers.Global, cfg.Tiers.PerIP, cfg.Tiers.PerAccount = perHour(1), perHour(10), perHour(10)
 	l := newLimiter(t, cfg, WithAccount(byHeader("Account")))
 	f := newFlood(l.Handler(bareHandler))
-	f.send(20_000)
+	f.send(10_000)
 	if f.got != 1 {
 		t.Errorf("%d were admitted, want 1", f.got)
 	}

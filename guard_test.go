@@ -459,6 +459,41 @@ func TestSlotOfOneRequestIsHeldUntilTheLastPartOfItEnds(t *testing.T) {
 	})
 }
 
+// Two parts of one request wait for a slot, and each gets one in the same
+// instant. One is too many, and goes back.
+func TestPartsThatGetASlotEachKeepOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBank(t, guarded(2, 4, time.Minute).with(Endpoint{Class: "none"}))
+		var holders []func()
+		for range 2 {
+			release, err := b.l.Guard("hsm").Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			holders = append(holders, release)
+		}
+		b.work = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var parts sync.WaitGroup
+			for range 2 {
+				parts.Go(func() {
+					b.l.Guard("hsm").Handler(busyFor(time.Second)).ServeHTTP(httptest.NewRecorder(), r)
+				})
+			}
+			parts.Wait()
+			served(w, r)
+		})
+		a := b.arrive("a", to("none", alice))
+		occupied(t, b.l, 2, 2)
+		for _, release := range holders {
+			release()
+		}
+		synctest.Wait()
+		occupied(t, b.l, 1, 0)
+		a.admittedAt(time.Second)
+		occupied(t, b.l, 0, 0)
+	})
+}
+
 // http.TimeoutHandler answers while the work behind it goes on. A guard next to
 // the work knows when it ends; one that stands outside only does not.
 func TestSlotBehindATimeoutHandlerIsHeldUntilTheWorkEnds(t *testing.T) {

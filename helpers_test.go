@@ -41,6 +41,47 @@ func noTiers() Config {
 // comes back while a test looks.
 func perHour(burst float64) TierConfig { return TierConfig{Rate: 1.0 / 3600, Burst: burst} }
 
+// fourTiers is a Config with every kind of tier, all roomy.
+func fourTiers() (Config, []Option) {
+	cfg := noTiers()
+	cfg.Tiers.Global, cfg.Tiers.PerIP, cfg.Tiers.PerAccount = perHour(100), perHour(100), perHour(100)
+	cfg.Tiers.Custom = []CustomTierConfig{{Name: "fleet", Rate: 1.0 / 3600, Burst: 100}}
+	return cfg, []Option{WithAccount(byHeader("Account")), WithKey("fleet", byHeader("Fleet"))}
+}
+
+// narrow gives one tier of fourTiers another burst.
+func narrow(cfg *Config, tier string, burst float64) {
+	switch tier {
+	case TierGlobal:
+		cfg.Tiers.Global = perHour(burst)
+	case TierPerIP:
+		cfg.Tiers.PerIP = perHour(burst)
+	case TierPerAccount:
+		cfg.Tiers.PerAccount = perHour(burst)
+	default:
+		cfg.Tiers.Custom[0].Burst = burst
+	}
+}
+
+// in4 is a request that all of fourTiers apply to.
+func in4(addr, fleet, account string) *http.Request {
+	return withHeader(claiming(account, addr), "Fleet", fleet)
+}
+
+// noTiersBut is fourTiers with one tier left.
+func noTiersBut(tier string) Config {
+	cfg, _ := fourTiers()
+	for name, t := range map[string]*TierConfig{TierGlobal: &cfg.Tiers.Global, TierPerIP: &cfg.Tiers.PerIP, TierPerAccount: &cfg.Tiers.PerAccount} {
+		if name != tier {
+			*t = TierConfig{}
+		}
+	}
+	if tier != "fleet" {
+		cfg.Tiers.Custom = nil
+	}
+	return cfg
+}
+
 // newLimiter returns a Limiter that logs nowhere unless opts say otherwise and
 // is closed with the test.
 func newLimiter(t testing.TB, cfg Config, opts ...Option) *Limiter {
@@ -59,6 +100,17 @@ var served = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Served", "yes")
 	_, _ = io.WriteString(w, "the resource\n")
 })
+
+// later runs f in the handler, after the request was admitted.
+func later(f func(ctx context.Context)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f(r.Context())
+		served(w, r)
+	})
+}
+
+// addr1 is where most requests come from.
+const addr1 = "192.0.2.1"
 
 // from is a GET of / by a client. A text without a port gets one.
 func from(addr string) *http.Request { return request("GET", "/", addr, "") }
@@ -176,6 +228,20 @@ func left(t testing.TB, h http.Handler, want int, r func() *http.Request) {
 	if got := admits(h, want+3, r); got != want {
 		t.Fatalf("%d more requests like %s %s from %s were admitted, want %d", got, r().Method, r().URL, r().RemoteAddr, want)
 	}
+}
+
+// together runs f on n goroutines that start at once.
+func together(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			f(i)
+		})
+	}
+	close(start)
+	wg.Wait()
 }
 
 // classOf returns the counts of one class.
@@ -335,6 +401,12 @@ func (u unread) Read([]byte) (int, error) {
 }
 
 func (u unread) Close() error { return nil }
+
+// bucketID names one bucket of a store.
+type bucketID struct {
+	scope string
+	key   store.Key
+}
 
 // ledger is a memory store that remembers what it was asked, so that a test
 // can look into every bucket a Limiter has touched.

@@ -2,141 +2,10 @@ package weir
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/store"
 )
-
-// Shaping (requirement T15): a request that lacks tokens is held until it has
-// them, if that takes no longer than its class or tier allows. Those that lack
-// tokens of the same bucket form a line in order of arrival. Only its head asks
-// the store, when its tokens are due, and nobody who may wait asks past it: so
-// a dear request gets its tokens however many cheap ones come after it, and a
-// crowd costs the store no more than one request does. Requests that may not
-// wait are decided by the bucket alone and can delay a line.
-//
-// A request stands in one keyed line at most, a client's say, and as its head
-// also in the line of the bucket that all share, keeping its place meanwhile.
-// The other way round nothing is kept: whoever lacks tokens of a key of its own
-// stands there and not in the line of all, where others would wait for it. As
-// places are taken in this order only, no two requests wait for each other.
-
-// lines are the lines of one Limiter, by bucket.
-type lines struct {
-	n  atomic.Int64 // requests held
-	mu sync.Mutex   // guards m, what is in it, and that n stays within its bound
-	m  map[bucketID]*line
-}
-
-type bucketID struct {
-	scope string
-	key   store.Key
-}
-
-func bucketOf(c *store.Check) bucketID { return bucketID{c.Scope, c.Key} }
-
-// line is the requests held for one bucket, the head first. It is never empty.
-type line struct {
-	id         bucketID
-	head, tail *place
-	cost       float64 // of all in it
-}
-
-// place is one held request's place in a line.
-type place struct {
-	line       *line
-	next, prev *place
-	cost       float64
-	turn       chan struct{} // closed when the place becomes the head
-}
-
-func (ls *lines) held() int64 { return ls.n.Load() }
-
-// busy returns the last check whose bucket has a line that its request has to
-// join before it asks the store, or -1. Keyed buckets are checked after the
-// shared one, so they come before it here. A request that stands in a keyed
-// line (own) joins the line of all only, one that stands there none: lines that
-// formed since it took its place are of those that came later.
-func (ls *lines) busy(b *basket, own, all bool) int {
-	if ls.n.Load() == 0 || all {
-		return -1
-	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	for i := len(b.checks) - 1; i >= 0; i-- {
-		if u := b.uses[i]; u.maxWait == 0 || u.shadow || own && !u.shared() {
-			continue
-		}
-		if ls.m[bucketOf(&b.checks[i])] != nil {
-			return i
-		}
-	}
-	return -1
-}
-
-// shared reports whether the tier has one bucket for all.
-func (u *tierUse) shared() bool { return u.tier.source == fromNothing }
-
-// wait returns how long a newcomer would wait for c behind those in line:
-// their costs have to be refilled before its own is. tokens is what is there,
-// alone what it would wait if there were no line. ls.mu is held.
-func (ls *lines) wait(c *store.Check, alone time.Duration, tokens float64) time.Duration {
-	ln := ls.m[bucketOf(c)]
-	if ln == nil {
-		return alone
-	}
-	ns := (ln.cost + c.Cost - tokens) / c.Limit.Rate * 1e9
-	return max(alone, time.Duration(min(ns, float64(store.Never/2))))
-}
-
-// join takes the last place in the line of c's bucket. ls.mu is held.
-func (ls *lines) join(c *store.Check) *place {
-	id := bucketOf(c)
-	ln := ls.m[id]
-	if ln == nil {
-		ln = &line{id: id}
-		if ls.m == nil {
-			ls.m = map[bucketID]*line{}
-		}
-		ls.m[id] = ln
-	}
-	p := &place{line: ln, cost: c.Cost, turn: make(chan struct{}), prev: ln.tail}
-	ln.cost += c.Cost
-	if ln.tail == nil {
-		ln.head = p
-		close(p.turn)
-	} else {
-		ln.tail.next = p
-	}
-	ln.tail = p
-	return p
-}
-
-// leave gives a place up, if it is one, and lets the next be the head. ls.mu
-// is held.
-func (ls *lines) leave(p *place) {
-	if p == nil {
-		return
-	}
-	ln := p.line
-	ln.cost -= p.cost
-	if p.next != nil {
-		p.next.prev = p.prev
-	} else {
-		ln.tail = p.prev
-	}
-	if p.prev != nil {
-		p.prev.next = p.next
-		return
-	}
-	if ln.head = p.next; ln.head != nil {
-		close(ln.head.turn)
-	} else {
-		delete(ls.m, ln.id)
-	}
-}
 
 // decide asks the store, and holds the request where it lacks tokens and may
 // wait for them. The verdict is final.
@@ -149,6 +18,9 @@ func (l *Limiter) decide(ctx context.Context, p *policy, c *classPolicy, b *bask
 		return l.newHold(ctx, p, c, b).wait(v, -1)
 	}
 	h := l.newHold(ctx, p, c, b)
+	if v := h.arrive(); !v.Admitted() {
+		return v
+	}
 	return h.wait(h.ask())
 }
 
@@ -167,6 +39,26 @@ type hold struct {
 
 func (l *Limiter) newHold(ctx context.Context, p *policy, c *classPolicy, b *basket) *hold {
 	return &hold{l: l, ctx: ctx, p: p, c: c, b: b, start: time.Now()}
+}
+
+// arrive counts a request that is about to join a line: it arrives now, in the
+// window that is open, and not when its turn comes. It returns the refusal of
+// one that the process ceiling has no room for.
+func (h *hold) arrive() store.Verdict {
+	b := h.b
+	if len(b.checks) == 0 || !b.checks[0].Always { // nothing is asked before the ceiling
+		return store.Verdict{Refused: -1}
+	}
+	one := basket{checks: b.checks[:1:1], uses: b.uses[:1:1]}
+	v := h.l.admit(h.ctx, h.p, &one)
+	b.hasArrived, b.arrivalWait = one.hasArrived, one.arrivalWait
+	if v.Admitted() {
+		return v
+	}
+	if all := h.look(0); !all.Admitted() && len(b.states) > 0 {
+		v = all // whatever else refuses it may have the longer wait
+	}
+	return h.refuse(v)
 }
 
 // left is how much longer the request may wait for check i.
@@ -257,7 +149,7 @@ func (h *hold) seen(v store.Verdict, i int) (alone time.Duration, tokens float64
 // the head of the line. There is no place where the wait would be too long, or
 // too many are held.
 func (h *hold) take(v store.Verdict, i int) (p *place, due time.Duration) {
-	ls, check, shared := &h.l.lines, &h.b.checks[i], h.b.uses[i].shared()
+	ls, shared := &h.l.lines, h.b.uses[i].shared()
 	alone, tokens := h.seen(v, i)
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -265,9 +157,8 @@ func (h *hold) take(v store.Verdict, i int) (p *place, due time.Duration) {
 	if shared {
 		mine = &h.all
 	}
-	if *mine == nil || (*mine).line.id != bucketOf(check) {
-		full := !h.counted && int(ls.n.Load()) >= h.p.cfg.Tiers.MaxWaiting
-		if full || ls.wait(check, alone, tokens) > h.left(i) {
+	if *mine == nil || (*mine).line.id != h.b.lineOf(i) {
+		if ls.full(h.b, i, h.p.cfg.Tiers.MaxWaiting, h.counted) || ls.wait(h.b, i, alone, tokens) > h.left(i) {
 			return nil, 0
 		}
 		if !h.counted {
@@ -275,7 +166,7 @@ func (h *hold) take(v store.Verdict, i int) (p *place, due time.Duration) {
 			ls.n.Add(1)
 			h.c.count.held.add(1)
 		}
-		p = ls.join(check)
+		p = ls.join(h.b, i)
 		ls.leave(*mine)
 		*mine = p
 	}
@@ -307,21 +198,16 @@ func (h *hold) until(event <-chan struct{}, d time.Duration) bool {
 	} else {
 		h.timer.Reset(d)
 	}
-	came := event == nil
 	select {
 	case <-event:
-		came = true
 	case <-h.timer.C:
-		// Of two things in one instant select picks either.
-		select {
-		case <-event:
-			came = true
-		default:
+		if event != nil {
+			return false
 		}
 	case <-h.ctx.Done():
 	case <-h.l.closed:
 	}
-	return came && h.ctx.Err() == nil && !h.l.isClosed()
+	return h.ctx.Err() == nil && !h.l.isClosed()
 }
 
 // refuse turns v into the final refusal: the longest wait of all, those in line
@@ -332,11 +218,11 @@ func (h *hold) refuse(v store.Verdict) store.Verdict {
 	defer ls.mu.Unlock()
 	final := v
 	for i := range h.b.checks {
-		if u := h.b.uses[i]; u.maxWait == 0 || u.shadow {
+		if !h.b.uses[i].holds() {
 			continue // v knows
 		}
 		alone, tokens := h.seen(v, i)
-		if wait := ls.wait(&h.b.checks[i], alone, tokens); wait > final.RetryAfter {
+		if wait := ls.wait(h.b, i, alone, tokens); wait > final.RetryAfter {
 			final = store.Verdict{Refused: i, RetryAfter: wait}
 		}
 	}

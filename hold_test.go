@@ -8,10 +8,13 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weir-go/weir/store"
 )
 
 // Holding (requirement T15) is tested in bubbles, where an instant is exact:
@@ -569,25 +572,103 @@ func TestNewcomersThatMayWaitNeverOvertakeALine(t *testing.T) {
 // The head of another line asks for the common tokens too. It takes its turn
 // in the line of all like anybody else.
 func TestHeadsOfOtherLinesDoNotOvertakeTheLineOfAll(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		store func() store.Store
+	}{
+		{"the store can look", func() store.Store { return newLedger() }},
+		{"the store can only admit", func() store.Store { return struct{ store.Store }{newLedger()} }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := holding(1, 5).with(Endpoint{Class: "dear", Cost: 5, Limits: map[string]Limit{"fleet": {}}})
+				cfg.Tiers.Custom = []CustomTierConfig{{Name: "fleet", Rate: 0.625, Burst: 1}}
+				b := newBank(t, cfg, WithKey("fleet", byHeader("Fleet")), WithStore(tt.store()))
+				fleet := func(name string) *http.Request { return withHeader(from(alice), "Fleet", name) }
+				b.drain(1, func() *http.Request { return fleet("x") })
+				b.drain(1, func() *http.Request { return fleet("y") })
+				b.drain(3, fromAlice)
+				x := b.arrive("x", fleet("x")) // its own is due at 1.6 s
+				b.until(100 * time.Millisecond)
+				dear := b.arrive("dear", to("dear", bob))
+				b.until(2 * time.Second)
+				y := b.arrive("y", fleet("y"))
+				dear.admittedAt(5 * time.Second)
+				x.admittedAt(6 * time.Second)
+				y.admittedAt(7 * time.Second)
+				b.idle()
+			})
+		})
+	}
+}
+
+// Without a look at what is there a newcomer is taken to find nothing: it waits
+// where it may, and is not let past anybody.
+func TestLineOfAStoreThatCannotLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := holding(1, 5).with(Endpoint{Class: "dear", Cost: 5, Limits: map[string]Limit{"fleet": {}}})
-		cfg.Tiers.Custom = []CustomTierConfig{{Name: "fleet", Rate: 0.5, Burst: 1}}
-		b := newBank(t, cfg, WithKey("fleet", byHeader("Fleet")))
-		fleet := func(name string) *http.Request { return withHeader(from(alice), "Fleet", name) }
-		b.drain(1, func() *http.Request { return fleet("x") })
-		b.drain(1, func() *http.Request { return fleet("y") })
-		b.drain(3, fromAlice)
-		x, y := b.arrive("x", fleet("x")), b.arrive("y", fleet("y")) // their own are due at 2
+		cfg := holding(1, 5).with(Endpoint{Class: "dear", Cost: 5}, Endpoint{Class: "short", MaxWait: waiting(5 * time.Second)})
+		b := newBank(t, cfg, WithStore(struct{ store.Store }{newLedger()}))
+		b.drain(5, fromAlice)
 		dear := b.arrive("dear", to("dear", bob))
+		b.until(2 * time.Second) // 2 tokens are there
+		cheap := b.arrive("cheap", from(alice))
+		b.arrive("short", to("short", alice)).refusedAt(2*time.Second, 7)
 		dear.admittedAt(5 * time.Second)
-		for _, a := range []*arrival{x, y} {
-			<-a.done
-		}
-		if x.at+y.at < 13*time.Second-slack || x.at+y.at > 13*time.Second+slack {
-			t.Errorf("the fleets were admitted at %v and %v, want 6 s and 7 s", x.at, y.at)
-		}
+		cheap.admittedAt(6 * time.Second)
 		b.idle()
 	})
+}
+
+// Nobody waits for tokens that another lacks, in whichever of its lines.
+func TestRequestThatLacksOtherTokensInItsTurnLetsTheNextHaveIts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := noTiers().with(Endpoint{Class: "now", MaxWait: waiting(0)})
+		cfg.Tiers.MaxWait = Duration(time.Minute)
+		cfg.Tiers.PerIP = TierConfig{Rate: 0.5, Burst: 2}
+		cfg.Tiers.PerAccount = TierConfig{Rate: 1, Burst: 1}
+		b := newBank(t, cfg)
+		b.drain(1, func() *http.Request { return claiming("x", alice) })
+		first := b.arrive("first", claiming("x", alice)) // for its account until 1 s
+		next := b.arrive("next", claiming("x", bob))
+		b.drain(1, func() *http.Request { return to("now", alice) }) // now it lacks its own until 2 s
+		next.admittedAt(1 * time.Second)
+		first.admittedAt(2 * time.Second)
+		b.idle()
+	})
+}
+
+// Requests that may not wait have delayed the line. One whose time is up then
+// goes, told what is still before it, and takes nothing that lies there.
+func TestWaitThatHasBecomeTooLongEndsAtItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := holding(1, 5).with(Endpoint{Class: "dear", Cost: 5}, Endpoint{Class: "now", MaxWait: waiting(0)}, Endpoint{Class: "short", MaxWait: waiting(6 * time.Second)})
+		b := newBank(t, cfg)
+		b.drain(5, fromAlice)
+		dear := b.arrive("dear", to("dear", alice))
+		short := b.arrive("short", to("short", bob)) // due at 6
+		b.until(2 * time.Second)
+		b.drain(2, func() *http.Request { return to("now", carol) })
+		short.refusedAt(6*time.Second, 2) // 4 of 5 + 1 tokens are there
+		dear.admittedAt(7 * time.Second)
+		b.idle()
+	})
+}
+
+// The places are taken and the line that was in the way has gone between two
+// looks. Whoever finds no line and tokens that do is let in.
+func TestLineThatGoesWhileANewcomerLooksRefusesNobody(t *testing.T) {
+	l := newLimiter(t, holding(1, 5))
+	l.lines.n.Store(256)
+	defer l.lines.n.Store(0)
+	p := l.policy.Load()
+	c := p.endpoints.fallback
+	var b basket
+	b.add(&c.uses[0], store.Key{}, c.uses[0].limit)
+	h := l.newHold(t.Context(), p, c, &b)
+	if v := h.wait(h.look(0), 0); !v.Admitted() {
+		t.Errorf("it was refused with %+v", v)
+	}
+	left(t, l.Handler(served), 4, fromAlice)
 }
 
 // Its own tokens are there at 5 s. From then on it stands among all, where
@@ -634,6 +715,33 @@ func TestRequestsThatMayNotWaitPassTheLineIfTheBucketHasTheirTokens(t *testing.T
 	})
 }
 
+// A held request asks the store several times. It is one arrival (requirement
+// W3), also where it is turned away at the end of a line and never asks, and
+// counts once in its window.
+func TestHeldRequestArrivesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := holding(1, 1).with(Endpoint{Class: "now", MaxWait: waiting(0)})
+		cfg.Tiers.MaxWaiting = 2
+		cfg.Windows = WindowsConfig{Enabled: true, PerAddress: 2, PerSubject: 2, Process: 6}
+		b := newBank(t, cfg)
+		b.drain(1, fromAlice)
+		first, second := b.arrive("first", from(bob)), b.arrive("second", from(bob))
+		b.arrive("no place", from(carol)).refusedAt(0, 3)
+		first.admittedAt(1 * time.Second)
+		second.admittedAt(2 * time.Second)
+		b.until(3 * time.Second)
+		b.arrive("over its window", from(bob)).refusedAt(3*time.Second, 57) // the fifth arrival
+		b.arrive("sixth", to("now", carol)).admittedAt(3 * time.Second)
+		b.until(4 * time.Second)
+		seventh := b.arrive("seventh", to("now", carol))
+		seventh.refusedAt(4*time.Second, 56)
+		if !strings.Contains(seventh.rec.Body.String(), WindowProcess) {
+			t.Errorf("the seventh was refused by %s, want the process ceiling", seventh.rec.Body)
+		}
+		b.idle()
+	})
+}
+
 // Nobody is held in front of a tier that would let it through anyway.
 func TestTierInShadowHoldsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -647,6 +755,19 @@ func TestTierInShadowHoldsNobody(t *testing.T) {
 		}
 		b.arrive("b", from(alice)).admittedAt(0)
 		a.admittedAt(time.Second)
+		b.idle()
+	})
+}
+
+func TestTierInShadowDoesNotProlongAHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := holding(1, 1)
+		cfg.Tiers.PerIP = perHour(1)
+		cfg.Shadow = []string{TierPerIP}
+		b := newBank(t, cfg)
+		b.drain(1, fromAlice)
+		b.arrive("a", from(alice)).admittedAt(1 * time.Second)
+		b.arrive("b", from(alice)).admittedAt(2 * time.Second)
 		b.idle()
 	})
 }
@@ -788,13 +909,17 @@ func TestFloodOfHoldersIsBounded(t *testing.T) {
 				synctest.Wait()
 			}
 		}
+		mu.Lock()
 		if codes[200] != burst || codes[429] != flood-burst-most {
 			t.Errorf("at once %d were admitted and %d refused, want %d and %d", codes[200], codes[429], burst, flood-burst-most)
 		}
+		mu.Unlock()
 		if n := b.l.Snapshot().Holding; n != most {
 			t.Errorf("%d are held, want %d", n, most)
 		}
 		b.until(most*time.Second/rate + slack)
+		mu.Lock()
+		defer mu.Unlock()
 		if codes[200] != burst+most {
 			t.Errorf("in the end %d were admitted, want %d", codes[200], burst+most)
 		}

@@ -21,6 +21,7 @@ type Limiter struct {
 	peeker     store.Peeker     // nil: the store cannot look without spending
 	configurer store.Configurer // nil: the store needs no bounds
 	sizer      store.Sizer      // nil: the store does not know its size
+	locker     store.Locker     // counts failures; local if the store cannot
 	local      *store.Memory    // counts while the store fails; the store itself if it is this one
 	keyer      keyer
 	counts     *counts
@@ -29,6 +30,7 @@ type Limiter struct {
 	logs       logGates
 	hub        *hub // nil: no registerer
 	closed     chan struct{}
+	stoodIn    atomic.Bool // local has counted failures in the place of locker
 
 	policy atomic.Pointer[policy]
 
@@ -68,6 +70,7 @@ func New(cfg Config, opts ...Option) (*Limiter, error) {
 	l.peeker, _ = l.store.(store.Peeker)
 	l.configurer, _ = l.store.(store.Configurer)
 	l.sizer, _ = l.store.(store.Sizer)
+	l.locker = lockerOf(l.store, l.local)
 	if l.opts.store != nil {
 		l.store = foreign{l.store}
 		if l.peeker != nil {
@@ -120,6 +123,7 @@ func (l *Limiter) Reload(cfg Config) error {
 		l.fixed = &p.cfg
 	}
 	l.configure(p)
+	l.configureLocks(p)
 	for name, g := range p.guards {
 		g.gate.Resize(p.guardSize[name], p.cfg.Guards[name].MaxQueue)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -487,7 +488,12 @@ func TestOneRequestOnSeveralGoroutinesIsChargedOnce(t *testing.T) {
 			cfg, opts := fourTiers()
 			cfg.Endpoints = []Endpoint{{Pattern: "/order", Class: "order", Mode: ModeFail}}
 			cfg.Guards = map[string]GuardConfig{"hsm": {MaxInFlight: 4}}
-			s := newLedger()
+			s := newBrokenStore(func(context.Context) error { // slow, so that they meet there
+				for range 100 {
+					runtime.Gosched()
+				}
+				return nil
+			})
 			l := newLimiter(t, cfg, append(opts, WithStore(s))...)
 			handlers := fan(l)
 			for range 20 {

@@ -34,6 +34,11 @@ type counts struct {
 	errors  map[string]*counter // by store operation
 	panics  map[string]*counter // by callback
 	address [clientip.Withheld + 1]counter
+
+	authLock  atomic.Bool // what follows is in use, and exported
+	locks     [lockWords]lockCounts
+	unsettled counter
+	sleepers  sleepers
 }
 
 // classCounts is what is counted for each class.
@@ -112,6 +117,17 @@ var series = []struct {
 	{"hsm_guard_rejected_total", "Requests shed by a guard.", false, []string{"endpoint", "reason"}},
 	{"hsm_guard_in_flight", "Slots held now.", true, []string{"guard"}},
 	{"hsm_guard_queue_depth", "Requests waiting for a slot now.", true, []string{"guard"}},
+	{"auth_failures_total", "Failed attempts counted, by what they were counted for.", false, []string{"scope"}},
+	{"auth_lockouts_total", "Locks that started.", false, []string{"scope"}},
+	{"auth_refused_total", "Attempts refused, or their outcome withheld, by the longest lock.", false, []string{"scope"}},
+	{"auth_shadowed_total", "Attempts that the auth lock in shadow mode would have refused.", false, []string{"scope"}},
+	{"auth_locked", "Locks that hold now.", true, []string{"scope"}},
+	{"auth_key_count", "Failure counters held now.", true, []string{"scope"}},
+	{"auth_max_keys", "Bound on failure counters; alert when auth_key_count comes near it.", true, []string{"scope"}},
+	{"auth_evicted_total", "Failure counters dropped at the bound before they ended.", false, []string{"scope"}},
+	{"auth_delaying", "Failed answers kept back now.", true, nil},
+	{"auth_delay_skipped_total", "Failed answers sent without their delay: streams, and those above the bound on sleepers.", false, nil},
+	{"auth_unsettled_total", "Attempts that a handler took over and did not settle.", false, nil},
 	{"clientip_doubtful_total", "Requests whose address headers could not be believed, by reason.", false, []string{"reason"}},
 	{"store_errors_total", "Calls to the store that failed.", false, []string{"op"}},
 	{"callback_panics_total", "Panics in functions of the embedder, which were contained.", false, []string{"callback"}},
@@ -154,6 +170,7 @@ func (l *Limiter) gather(emit func(name string, value float64, labels ...string)
 	}
 	emit("ratelimit_holding", float64(l.lines.held()))
 	p := l.policy.Load()
+	l.gatherLocks(p, emit)
 	if l.sizer != nil {
 		for _, s := range p.scopes {
 			size := l.sizer.Size(s.name)
@@ -176,6 +193,8 @@ type hub struct {
 	mu       sync.Mutex
 	limiters []*Limiter
 	retired  map[sample]float64 // what closed Limiters had counted
+	delay    *prometheus.Desc   // the one histogram
+	delayed  delaySums          // of closed Limiters
 }
 
 // hubsMu makes joining and leaving one step, so that nobody joins a hub that
@@ -190,6 +209,7 @@ func joinHub(reg prometheus.Registerer, namespace string, l *Limiter) (*hub, err
 	for _, s := range series {
 		h.descs[s.name] = prometheus.NewDesc(namespace+"_"+s.name, s.help, s.labels, nil)
 	}
+	h.delay = prometheus.NewDesc(namespace+"_auth_delay_seconds", "Delays of failed answers.", nil, nil)
 	if err := reg.Register(h); err != nil {
 		already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err)
 		if !ok {
@@ -222,6 +242,7 @@ func (h *hub) leave(reg prometheus.Registerer, l *Limiter) {
 			h.retired[newSample(name, labels)] += value
 		}
 	})
+	h.delayed.add(l.counts)
 	last := len(h.limiters) == 0
 	h.mu.Unlock()
 	if last {
@@ -240,6 +261,7 @@ func (h *hub) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range h.descs {
 		ch <- d
 	}
+	ch <- h.delay
 }
 
 // Collect implements prometheus.Collector.
@@ -252,7 +274,14 @@ func (h *hub) Collect(ch chan<- prometheus.Metric) {
 	for _, l := range h.limiters {
 		l.gather(func(name string, value float64, labels ...string) { sums[newSample(name, labels)] += value })
 	}
+	delays := h.delayed
+	for _, l := range h.limiters {
+		delays.add(l.counts)
+	}
 	h.mu.Unlock()
+	if delays.used {
+		ch <- delays.metric(h.delay)
+	}
 	for _, s := range series {
 		kind := prometheus.CounterValue
 		if s.gauge {

@@ -22,6 +22,8 @@ type options struct {
 	poolSizes  map[string]func() int
 	writers    map[Kind]problem.Writer
 	nonce      func(*http.Request) string
+	credential func(*http.Request) (Credential, bool)
+	audit      func(AuditEvent)
 	help       string
 }
 
@@ -72,6 +74,22 @@ func WithPoolSize(guard string, f func() int) Option {
 // package problem; a panic in it ends the request as one in a handler would.
 func WithRejection(kind Kind, w problem.Writer) Option {
 	return optionFunc(func(o *options) { o.writers[kind] = w })
+}
+
+// WithCredential finds the credential of a request for the auth lock, before the
+// way that its endpoint names. ok false means that this function knows of none;
+// only a credential that is going to be checked is one (requirement L5). It
+// must not read the body. A panic in it counts as none and is logged.
+func WithCredential(f func(*http.Request) (c Credential, ok bool)) Option {
+	return optionFunc(func(o *options) { o.credential = f })
+}
+
+// WithAudit reports what a security log wants to keep: each lock that starts,
+// never each request that it refuses (requirement M4). It is called while the
+// request waits, from many goroutines, so it must be quick. A panic in it is
+// logged.
+func WithAudit(f func(AuditEvent)) Option {
+	return optionFunc(func(o *options) { o.audit = f })
 }
 
 // WithNonce gives the Replay-Nonce of a refused ACME POST (RFC 8555, section

@@ -114,20 +114,6 @@ func TestPeerManyCallersGetNotOneTooMany(t *testing.T) {
 	}
 }
 
-// together runs f on n goroutines that start at once.
-func together(n int, f func(i int)) {
-	var wg sync.WaitGroup
-	start := make(chan struct{})
-	for i := range n {
-		wg.Go(func() {
-			<-start
-			f(i)
-		})
-	}
-	close(start)
-	wg.Wait()
-}
-
 // A token that is reserved for a request which another limit is about to refuse
 // is missing to somebody else meanwhile: the flaw of every limiter that
 // reserves first and gives back afterwards.
@@ -495,8 +481,7 @@ func TestPeerRemainingIsNeverNegative(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := noTiers()
 		cfg.Tiers.PerIP = perHour(10)
-		var l *Limiter
-		l = newLimiter(t, cfg)
+		l := newLimiter(t, cfg)
 		look := l.Handler(later(func(ctx context.Context) {
 			if info, _ := FromContext(ctx); info.Remaining < 0 || info.Remaining > info.Burst {
 				t.Errorf("%v of %v remain", info.Remaining, info.Burst)

@@ -94,7 +94,9 @@ func TestPKIEndpointsGiveEachRequestItsClass(t *testing.T) {
 		{"a path below one that has nothing below it", "POST", "/acme/new-order/17", ""},
 		{"a path that only begins like one", "POST", "/acme/new-orders", ""},
 		{"another letter case", "POST", "/ACME/new-order", ""},
-		{"another method", "DELETE", "/acme/new-order", ""},
+		{"a method that the server refuses", "DELETE", "/acme/new-order", ClassACMENewOrder},
+		{"a new nonce by POST", "POST", "/acme/new-nonce", ClassACMENewNonce},
+		{"the directory by POST-as-GET", "POST", "/acme/directory", ClassACMEDirectory},
 		{"a twice escaped slash", "POST", "/acme%252Fnew-order", ""},
 		{"EST with two labels", "POST", "/.well-known/est/a/b/simpleenroll", ""},
 	} {

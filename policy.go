@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/internal/clientip"
+	"github.com/weir-go/weir/internal/quota"
 	"github.com/weir-go/weir/problem"
 	"github.com/weir-go/weir/store"
 )
@@ -26,6 +27,9 @@ type policy struct {
 	scopes    []scope
 	exempt    identities
 	deny      identities
+	headers   quota.Headers
+	lock      *lockPolicy    // nil: no auth lock
+	exclude   *http.ServeMux // outside the keyed windows; nil: nothing is
 	guards    map[string]*Guard
 	guardWait map[string]time.Duration
 	guardSize map[string]int
@@ -70,6 +74,18 @@ func (l *Limiter) compile(given Config) (*policy, error) {
 	p.exempt = l.identities(p.cfg.Exempt.Networks, p.cfg.Exempt.Accounts)
 	p.deny = l.identities(p.cfg.Deny.Networks, p.cfg.Deny.Accounts)
 	p.writers = writers(l.opts.writers)
+	p.headers.Mode, _ = quota.ParseMode(p.cfg.Headers.RateLimit)
+	p.headers.IETF = p.cfg.Headers.IETF
+	p.lock = compileLock(&p.cfg)
+	if w := &p.cfg.Windows; w.Enabled && len(w.Exclude) > 0 {
+		p.exclude = http.NewServeMux()
+		for _, pattern := range w.Exclude {
+			p.exclude.Handle(pattern, outside{})
+		}
+		// Where nothing matches ServeMux looks for methods that would, which is
+		// most of what it costs. An error is a pattern that matches all itself.
+		_ = register(p.exclude, "/")
+	}
 	for name, g := range p.cfg.Guards {
 		p.guards[name], p.guardWait[name] = l.guardNamed(name), time.Duration(g.AcquireTimeout)
 		p.guardSize[name] = cmp.Or(g.MaxInFlight, sizes[name])
@@ -173,9 +189,13 @@ func (p *policy) compileClasses(l *Limiter) {
 	}
 	if d := cfg.DefaultClass; d != "" {
 		if p.classes[d] == nil {
-			p.compileClass(l, tiers, Endpoint{Class: d, Kind: KindAPI, Mode: ModeWait, Cost: 1})
+			p.compileClass(l, tiers, Endpoint{Class: d, Kind: KindAPI, Mode: ModeWait, Cost: 1, Auth: AuthNone})
 		}
 		p.endpoints.fallback = p.classes[d]
+	}
+	if p.cfg.Windows.Enabled && p.cfg.Windows.Process > 0 || len(p.cfg.Deny.Networks) > 0 || len(p.cfg.Deny.Accounts) > 0 {
+		p.endpoints.other = &classPolicy{name: classOther, kind: KindAPI, count: l.counts.class(classOther)}
+		p.compileWindows(l, p.endpoints.other)
 	}
 	slices.SortFunc(p.scopes, func(a, b scope) int { return strings.Compare(a.name, b.name) })
 }
@@ -218,7 +238,7 @@ func (l *Limiter) compileTier(cfg *Config, name string) *tier {
 func (p *policy) compileClass(l *Limiter, tiers map[string]*tier, e Endpoint) *classPolicy {
 	cfg := &p.cfg
 	c := &classPolicy{name: e.Class, kind: e.Kind, mode: e.Mode, count: l.counts.class(e.Class)}
-	c.guard = p.guards[e.Guard]
+	c.guard, c.auth, c.disown = p.guards[e.Guard], e.Auth, e.Disown
 	c.exempt = slices.Contains(cfg.Exempt.Classes, e.Class)
 	for _, name := range cfg.tierNames() {
 		tc, _ := cfg.tierConfig(name)
@@ -231,13 +251,9 @@ func (p *policy) compileClass(l *Limiter, tiers map[string]*tier, e Endpoint) *c
 		}
 		u := tierUse{
 			tier: tiers[name], limit: store.Limit(limit), cost: e.Cost, overrides: !own,
-			shadow:   slices.Contains(cfg.Shadow, name),
-			maxWait:  time.Duration(cfg.Tiers.MaxWait),
-			refusals: countIn(l.counts, c.count.throttled, name),
+			maxWait: time.Duration(cfg.Tiers.MaxWait),
 		}
-		if u.shadow {
-			u.refusals = countIn(l.counts, c.count.shadowed, name)
-		}
+		p.count(l, c, &u)
 		for _, d := range []*Duration{tc.MaxWait, e.MaxWait} {
 			if d != nil {
 				u.maxWait = time.Duration(*d)
@@ -254,8 +270,18 @@ func (p *policy) compileClass(l *Limiter, tiers map[string]*tier, e Endpoint) *c
 			c.network = len(c.uses)
 		}
 	}
+	p.compileWindows(l, c)
 	p.classes[e.Class] = c
 	return c
+}
+
+// count gives a use its counter, and tells whether it is in shadow mode.
+func (p *policy) count(l *Limiter, c *classPolicy, u *tierUse) {
+	by := c.count.throttled
+	if u.shadow = slices.Contains(p.cfg.Shadow, u.tier.name); u.shadow {
+		by = c.count.shadowed
+	}
+	u.refusals = countIn(l.counts, by, u.tier.name)
 }
 
 // addScope notes the table that a use spends from, so that the store can be
@@ -264,7 +290,7 @@ func (p *policy) addScope(label string, u *tierUse) {
 	if u.tier.source == fromNothing || slices.ContainsFunc(p.scopes, func(s scope) bool { return s.name == u.scope }) {
 		return
 	}
-	sc := store.Scope{Name: u.scope, MaxKeys: p.cfg.Tiers.MaxKeys, IdleTTL: time.Duration(p.cfg.Tiers.IdleTTL), Limit: u.limit}
+	sc := store.Scope{Name: u.scope, MaxKeys: p.cfg.Tiers.MaxKeys, IdleTTL: time.Duration(p.cfg.Tiers.IdleTTL), Limit: u.limit, Window: u.window}
 	if u.overrides && (len(u.tier.overrides) > 0 || len(u.tier.networks.bits) > 0) {
 		use := *u
 		sc.LimitOf = func(key store.Key) store.Limit { return use.limitOfKey(key) }

@@ -83,6 +83,23 @@ func (l *Limiter) callNonce(r *http.Request) (nonce string) {
 	return l.opts.nonce(r)
 }
 
+func (l *Limiter) callCredential(r *http.Request) (c Credential, ok bool) {
+	if l.opts.credential == nil {
+		return c, false
+	}
+	defer l.contain("credential", &ok)
+	return l.opts.credential(r)
+}
+
+func (l *Limiter) callAudit(e AuditEvent) {
+	if l.opts.audit == nil {
+		return
+	}
+	var ok bool
+	defer l.contain("audit", &ok)
+	l.opts.audit(e)
+}
+
 // contain is deferred around a callback. It must be called directly by defer,
 // for recover to see the panic.
 func (l *Limiter) contain(callback string, ok *bool) {

@@ -274,6 +274,10 @@ func TestRefusedClientIsNotToldToContinue(t *testing.T) {
 	if line, _ := first.ReadString('\n'); !strings.HasPrefix(line, "HTTP/1.1 100 ") {
 		t.Errorf("the first answer to an admitted client is %q, want 100", line)
 	}
+	_, _ = first.ReadString('\n')
+	if resp, err := http.ReadResponse(first, nil); err != nil || resp.StatusCode != http.StatusOK { // and has spent its token
+		t.Fatalf("the admitted client ends with %v, %v", resp, err)
+	}
 	second := onTheWire(t, srv, head(100<<20)) // of which not a byte is sent
 	resp, err := http.ReadResponse(bufio.NewReader(second), nil)
 	if err != nil {
@@ -341,7 +345,7 @@ func TestRequestThatFindsNoPlaceInLineKeepsItsBodyUnread(t *testing.T) {
 		wait       int64 // what the next one is told
 	}{
 		{"the line is too long", 3 * time.Second, 100, 3, 4},
-		{"too many are held", time.Minute, 2, 2, 3},
+		{"too many of that client are held", time.Minute, 2 * lineShare, 2, 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

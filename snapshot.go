@@ -9,10 +9,11 @@ import (
 // it was made, or since the process began in the case of several Reloads.
 type Snapshot struct {
 	Enabled bool            `json:"enabled"`
-	Classes []ClassSnapshot `json:"classes"` // by name
-	Tiers   []TierSnapshot  `json:"tiers"`   // keyed tiers, by name
-	Guards  []GuardSnapshot `json:"guards"`  // by name
-	Holding int             `json:"holding"` // requests held for tokens now
+	Classes []ClassSnapshot `json:"classes"`        // by name
+	Tiers   []TierSnapshot  `json:"tiers"`          // keyed tiers, by name
+	Guards  []GuardSnapshot `json:"guards"`         // by name
+	Holding int             `json:"holding"`        // requests held for tokens now
+	Auth    *AuthSnapshot   `json:"auth,omitempty"` // nil: the auth lock is off
 }
 
 // ClassSnapshot counts the requests of one class.
@@ -47,7 +48,7 @@ type GuardSnapshot struct {
 // not across them.
 func (l *Limiter) Snapshot() Snapshot {
 	p := l.policy.Load()
-	s := Snapshot{Enabled: p.on, Holding: int(l.lines.held())}
+	s := Snapshot{Enabled: p.on, Holding: int(l.lines.held()), Auth: l.lockSnapshot(p)}
 	n := l.counts
 	n.mu.Lock()
 	for _, class := range slices.Sorted(maps.Keys(n.classes)) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/weir-go/weir/internal/clientip"
 	"github.com/weir-go/weir/store"
@@ -143,6 +144,7 @@ type asker struct {
 	addr   netip.Addr // whole; invalid if there is none
 	key    store.Key  // what is counted
 	source clientip.Source
+	direct bool // from this machine itself; found only where it matters
 }
 
 // counted is the first address of the network that counts as this client;
@@ -161,7 +163,7 @@ func (l *Limiter) ask(p *policy, r *http.Request) asker {
 		l.counts.address[res.Reason].add(1)
 		l.logDoubt(res.Reason)
 	}
-	a := asker{addr: res.Addr, source: res.Source}
+	a := asker{addr: res.Addr, source: res.Source, direct: p.lock != nil && p.lock.direct && clientip.DirectLoopback(r)}
 	switch {
 	case res.Addr.IsValid():
 		a.key = p.prefixOf(res.Addr).Addr().As16()
@@ -196,10 +198,14 @@ type basket struct {
 	uses   []*tierUse // beside checks
 	states []store.State
 	by     store.Store // who decided; nil if nobody could
+
+	claimant    store.Key     // who claims the account, if nobody vouches for it
+	hasArrived  bool          // counted as an arrival, see arrived
+	arrivalWait time.Duration // that the process ceiling then had for it
 }
 
 func (b *basket) reset() {
-	b.checks, b.uses, b.states, b.by = b.checks[:0], b.uses[:0], b.states[:0], nil
+	*b = basket{checks: b.checks[:0], uses: b.uses[:0], states: b.states[:0]}
 }
 
 // charge is what check i of an admitted request has taken: nothing where
@@ -212,7 +218,9 @@ func (b *basket) charge(i int) charge {
 }
 
 func (b *basket) add(u *tierUse, key store.Key, l store.Limit) {
-	b.checks = append(b.checks, store.Check{Scope: u.scope, Key: key, Limit: l, Cost: u.cost, Shadow: u.shadow})
+	b.checks = append(b.checks, store.Check{
+		Scope: u.scope, Key: key, Limit: l, Cost: u.cost, Shadow: u.shadow, Window: u.window, Always: u.always,
+	})
 	b.uses = append(b.uses, u)
 }
 

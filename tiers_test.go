@@ -19,71 +19,25 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// fourTiers is a Config with every kind of tier, all roomy.
-func fourTiers() (Config, []Option) {
-	cfg := noTiers()
-	cfg.Tiers.Global, cfg.Tiers.PerIP, cfg.Tiers.PerAccount = perHour(100), perHour(100), perHour(100)
-	cfg.Tiers.Custom = []CustomTierConfig{{Name: "fleet", Rate: 1.0 / 3600, Burst: 100}}
-	return cfg, []Option{WithAccount(byHeader("Account")), WithKey("fleet", byHeader("Fleet"))}
-}
-
-// narrow gives one tier of fourTiers another burst.
-func narrow(cfg *Config, tier string, burst float64) {
-	switch tier {
-	case TierGlobal:
-		cfg.Tiers.Global = perHour(burst)
-	case TierPerIP:
-		cfg.Tiers.PerIP = perHour(burst)
-	case TierPerAccount:
-		cfg.Tiers.PerAccount = perHour(burst)
-	default:
-		cfg.Tiers.Custom[0].Burst = burst
-	}
-}
-
-// in4 is a request that all of fourTiers apply to.
-func in4(addr, fleet, account string) *http.Request {
-	return withHeader(claiming(account, addr), "Fleet", fleet)
-}
-
 func TestEachTierAloneCountsByItsOwnKey(t *testing.T) {
 	same := func() *http.Request { return in4("192.0.2.1", "f1", "a1") }
+	others := map[string]*http.Request{ // by what is different
+		"address": in4("192.0.2.2", "f1", "a1"), "fleet": in4("192.0.2.1", "f2", "a1"), "account": in4("192.0.2.1", "f1", "a2"),
+	}
 	for _, tc := range []struct {
 		tier  string
-		other map[string]*http.Request // what differs → a request that differs in nothing else
-		apart string                   // which of them has a bucket of its own; "" for none
+		apart string // which of them has a bucket of its own; "" for none
 	}{
-		{TierGlobal, map[string]*http.Request{
-			"address": in4("192.0.2.2", "f1", "a1"), "fleet": in4("192.0.2.1", "f2", "a1"), "account": in4("192.0.2.1", "f1", "a2")}, ""},
-		{TierPerIP, map[string]*http.Request{
-			"address": in4("192.0.2.2", "f1", "a1"), "fleet": in4("192.0.2.1", "f2", "a1"), "account": in4("192.0.2.1", "f1", "a2")}, "address"},
-		{"fleet", map[string]*http.Request{
-			"address": in4("192.0.2.2", "f1", "a1"), "fleet": in4("192.0.2.1", "f2", "a1"), "account": in4("192.0.2.1", "f1", "a2")}, "fleet"},
-		{TierPerAccount, map[string]*http.Request{
-			"address": in4("192.0.2.2", "f1", "a1"), "fleet": in4("192.0.2.1", "f2", "a1"), "account": in4("192.0.2.1", "f1", "a2")}, "account"},
+		{TierGlobal, ""}, {TierPerIP, "address"}, {"fleet", "fleet"}, {TierPerAccount, "account"},
 	} {
 		t.Run(tc.tier, func(t *testing.T) {
-			cfg, opts := fourTiers()
-			for _, name := range []string{TierGlobal, TierPerIP, TierPerAccount, "fleet"} {
-				narrow(&cfg, name, 3)
-			}
-			// The others are off: inert tiers leave no trace.
-			keep := cfg.Tiers
-			cfg.Tiers.Global, cfg.Tiers.PerIP, cfg.Tiers.PerAccount, cfg.Tiers.Custom = TierConfig{}, TierConfig{}, TierConfig{}, nil
-			switch tc.tier {
-			case TierGlobal:
-				cfg.Tiers.Global = keep.Global
-			case TierPerIP:
-				cfg.Tiers.PerIP = keep.PerIP
-			case TierPerAccount:
-				cfg.Tiers.PerAccount = keep.PerAccount
-			default:
-				cfg.Tiers.Custom = keep.Custom
-			}
+			cfg := noTiersBut(tc.tier)
+			narrow(&cfg, tc.tier, 3)
+			_, opts := fourTiers()
 			h := newLimiter(t, cfg, opts...).Handler(served)
 			left(t, h, 3, same)
 			refusedBy(t, h, same(), tc.tier)
-			for what, r := range tc.other {
+			for what, r := range others {
 				if what == tc.apart {
 					admitted(t, h, r)
 				} else {

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-go/weir/internal/clientip"
 )
@@ -48,6 +49,8 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Tiers.MaxKeys, d.Tiers.MaxKeys)
 	orDefault(&c.Tiers.IdleTTL, d.Tiers.IdleTTL)
 	orDefault(&c.Tiers.MaxWaiting, d.Tiers.MaxWaiting)
+	orDefault(&c.Windows.Window, d.Windows.Window)
+	c.AuthLock.defaults(d.AuthLock)
 	orDefault(&c.Headers.RateLimit, d.Headers.RateLimit)
 	orDefault(&c.Store.Backend, d.Store.Backend)
 	orDefault(&c.Store.OnError, d.Store.OnError)
@@ -60,6 +63,7 @@ func (c Config) withDefaults() Config {
 		orDefault(&c.Endpoints[i].Kind, KindAPI)
 		orDefault(&c.Endpoints[i].Mode, ModeWait)
 		orDefault(&c.Endpoints[i].Cost, 1)
+		orDefault(&c.Endpoints[i].Auth, c.Endpoints[i].Kind.auth())
 	}
 	return c
 }
@@ -80,28 +84,22 @@ func (c *Config) validate(f *faults) {
 	c.validateLists(f)
 	c.validateTiers(f)
 	if c.Windows.Enabled {
-		f.add("windows.enabled", true, ReasonUnsupported, "this version has no windows yet: leave it false")
+		c.validateWindows(f)
 	}
 	if c.AuthLock.Enabled {
-		f.add("auth_lock.enabled", true, ReasonUnsupported, "this version has no auth lock yet: leave it false")
+		c.validateAuthLock(f)
 	}
 	c.validateGuards(f)
 	if !slices.Contains([]string{"off", "rejected", "always"}, c.Headers.RateLimit) {
 		f.add("headers.rate_limit", c.Headers.RateLimit, ReasonUnknown, "write off, rejected or always")
-	}
-	if c.Headers.RateLimit == "always" {
-		f.add("headers.rate_limit", "always", ReasonUnsupported, "this version has no rate-limit headers yet: leave it out")
-	}
-	if c.Headers.IETF {
-		f.add("headers.ietf", true, ReasonUnsupported, "this version has no rate-limit headers yet: leave it false")
 	}
 	if !(c.RetryJitter >= 0 && c.RetryJitter <= 0.5) {
 		f.add("retry_jitter", c.RetryJitter, ReasonOutOfRange, "write a fraction from 0 to 0.5")
 	}
 	c.validateStore(f)
 	for i, name := range c.Shadow {
-		if _, ok := c.tierLimit(name); !ok {
-			f.add(fmt.Sprintf("shadow[%d]", i), name, ReasonUnknown, "name a tier: %s", strings.Join(c.tierNames(), ", "))
+		if _, ok := c.tierLimit(name); !ok && !slices.Contains(windowNames, name) && name != StageAuthLock {
+			f.add(fmt.Sprintf("shadow[%d]", i), name, ReasonUnknown, "name a tier or window, or %s: %s", StageAuthLock, strings.Join(append(c.tierNames(), windowNames...), ", "))
 		}
 	}
 	if !c.active() {
@@ -112,7 +110,7 @@ func (c *Config) validate(f *faults) {
 // active reports whether anything would ever be refused. That no request has a
 // class is a fault of its own, so there the common tiers are looked at.
 func (c *Config) active() bool {
-	if len(c.Guards) > 0 || len(c.Deny.Networks) > 0 || len(c.Deny.Accounts) > 0 {
+	if len(c.Guards) > 0 || len(c.Deny.Networks) > 0 || len(c.Deny.Accounts) > 0 || c.Windows.Enabled || c.AuthLock.Enabled {
 		return true
 	}
 	classes := c.Endpoints
@@ -170,10 +168,14 @@ func (c ClientIPConfig) resolver() (*clientip.Resolver, []clientip.Fault, []clie
 
 func (c *Config) validateEndpoints(f *faults) {
 	first := map[Class]int{}
-	mux := http.NewServeMux()
+	patterns := make([]string, len(c.Endpoints))
 	for i, e := range c.Endpoints {
 		path := fmt.Sprintf("endpoints[%d]", i)
-		c.validatePattern(f, mux, i)
+		if patterns[i] = e.Pattern; e.Pattern != "" {
+			validatePattern(f, patterns, i, func(i int) (path, name string) {
+				return fmt.Sprintf("endpoints[%d].pattern", i), fmt.Sprintf("endpoints[%d]", i)
+			})
+		}
 		c.validateClass(f, path+".class", e.Class)
 		if !slices.Contains([]Kind{KindACME, KindOCSP, KindCRL, KindEST, KindSCEP, KindAPI, KindPage, KindS3}, e.Kind) {
 			f.add(path+".kind", string(e.Kind), ReasonUnknown, "write acme, ocsp, crl, est, scep, api, page or s3")
@@ -190,6 +192,7 @@ func (c *Config) validateEndpoints(f *faults) {
 			f.add(path+".mode", string(e.Mode), ReasonUnknown, "write wait or fail")
 		}
 		validateWait(f, path+".max_wait", e.MaxWait)
+		c.validateAuth(f, path, e)
 		for _, tier := range slices.Sorted(maps.Keys(e.Limits)) {
 			p := path + ".limits." + tier
 			if _, ok := c.tierLimit(tier); !ok {
@@ -210,7 +213,7 @@ func (c *Config) validateEndpoints(f *faults) {
 		}
 	}
 	// A guard alone may be all that is wanted, for the program to acquire.
-	if len(c.Endpoints) == 0 && c.DefaultClass == "" && (len(c.Guards) == 0 || c.limitsAny()) {
+	if len(c.Endpoints) == 0 && c.DefaultClass == "" && (len(c.Guards) == 0 && !c.AuthLock.Enabled || c.limitsAny()) {
 		f.add("endpoints", nil, ReasonInert, "no request would have a class, so none would be limited: set endpoints (see PKIEndpoints) or default_class")
 	}
 }
@@ -220,13 +223,11 @@ func (c *Config) limitsAny() bool {
 	return slices.ContainsFunc(c.tierNames(), func(tier string) bool { l, _ := c.tierLimit(tier); return l.active() })
 }
 
-// validatePattern asks ServeMux about the pattern of endpoint i: alone, and
-// beside those before it, which mux has.
-func (c *Config) validatePattern(f *faults, mux *http.ServeMux, i int) {
-	pattern, path := c.Endpoints[i].Pattern, fmt.Sprintf("endpoints[%d].pattern", i)
-	if pattern == "" {
-		return
-	}
+// validatePattern asks ServeMux about pattern i of a list: alone, and beside
+// those before it. place names a list element: its path, and what to call it.
+func validatePattern(f *faults, patterns []string, i int, place func(int) (path, name string)) {
+	pattern := patterns[i]
+	path, _ := place(i)
 	if err := register(http.NewServeMux(), pattern); err != nil {
 		_, why, _ := strings.Cut(err.Error(), ": ")
 		f.add(path, pattern, ReasonInvalid, "ServeMux cannot read it (%s): write a method, a blank and a path, such as POST /acme/new-order, or the path alone", why)
@@ -235,13 +236,11 @@ func (c *Config) validatePattern(f *faults, mux *http.ServeMux, i int) {
 	if end := strings.IndexAny(pattern, " \t"); end > 0 && pattern[:end] != strings.ToUpper(pattern[:end]) {
 		f.add(path, pattern, ReasonInvalid, "no client sends that method: write %s", strings.ToUpper(pattern[:end]))
 	}
-	if register(mux, pattern) == nil {
-		return
-	}
-	for j, other := range c.Endpoints[:i] {
+	for j, other := range patterns[:i] {
 		pair := http.NewServeMux()
-		if register(pair, other.Pattern) == nil && register(pair, pattern) != nil {
-			f.add(path, pattern, ReasonConflict, "it and that of endpoints[%d] (%s) match some of the same requests, and neither is the narrower: change one of the two, or drop it", j, other.Pattern)
+		if other != "" && register(pair, other) == nil && register(pair, pattern) != nil {
+			_, name := place(j)
+			f.add(path, pattern, ReasonConflict, "it and that of %s (%s) match some of the same requests, and neither is the narrower: change one of the two, or drop it", name, other)
 			return
 		}
 	}
@@ -266,6 +265,8 @@ func (c *Config) validateClass(f *faults, path string, class Class) {
 		f.add(path, string(class), ReasonInvalid, "use lower-case letters, digits and _, starting with a letter, at most 64")
 	case class == classDirect:
 		f.add(path, string(class), ReasonConflict, "in metrics it stands for work that did not come through HTTP: choose another word")
+	case class == classOther:
+		f.add(path, string(class), ReasonConflict, "in metrics it stands for requests without a class: choose another word")
 	}
 }
 
@@ -359,14 +360,14 @@ func (c *Config) validateTiers(f *faults) {
 		f.add("tiers.global.overrides", nil, ReasonInert, "the global tier has no keys: use per_ip or per_account")
 	}
 	c.validateNetworkOverrides(f)
-	seen := map[string]bool{TierGlobal: true, TierPerIP: true, TierPerAccount: true}
+	seen := map[string]bool{TierGlobal: true, TierPerIP: true, TierPerAccount: true, WindowProcess: true, WindowSubject: true, WindowAddress: true}
 	for i, tier := range t.Custom {
 		path := fmt.Sprintf("tiers.custom[%d]", i)
 		switch {
 		case !wordPattern.MatchString(tier.Name):
 			f.add(path+".name", tier.Name, ReasonInvalid, "use lower-case letters, digits and _, starting with a letter, at most 64")
 		case seen[tier.Name]:
-			f.add(path+".name", tier.Name, ReasonConflict, "another tier has this name: choose one of its own")
+			f.add(path+".name", tier.Name, ReasonConflict, "another tier or a window has this name: choose one of its own")
 		}
 		seen[tier.Name] = true
 		validateLimit(f, path, Limit{tier.Rate, tier.Burst})
@@ -459,6 +460,38 @@ func validateOverrides(f *faults, path string, tier Limit, over map[string]Limit
 func validateWait(f *faults, path string, d *Duration) {
 	if d != nil && *d < 0 {
 		f.add(path, *d, ReasonOutOfRange, "write how long to hold a request, such as 2s, or 0s to hold none")
+	}
+}
+
+func (c *Config) validateWindows(f *faults) {
+	w := &c.Windows
+	if w.Window < Duration(time.Second) {
+		f.add("windows.window", w.Window, ReasonOutOfRange, "write a duration of at least 1s, such as 1m, or leave it out for that")
+	}
+	if w.PerSubject < 0 {
+		f.add("windows.per_subject", w.PerSubject, ReasonOutOfRange, "write how many requests an account may make in a window, or 0 not to count accounts")
+	}
+	if w.PerAddress <= 0 {
+		f.add("windows.per_address", w.PerAddress, ReasonOutOfRange, "write how many requests an address may make in a window; it cannot be switched off, for it is the only count that callers nobody vouches for run into")
+	}
+	if w.Process < 0 {
+		f.add("windows.process", w.Process, ReasonOutOfRange, "write how many requests may arrive in a window from everybody together, or 0 for no ceiling")
+	}
+	if w.Process > 0 && w.Process < w.PerSubject {
+		f.add("windows.process", w.Process, ReasonConflict, "below per_subject (%d), which then never takes effect: raise the one or lower the other", w.PerSubject)
+	}
+	if w.Process > 0 && w.Process < w.PerAddress {
+		f.add("windows.process", w.Process, ReasonConflict, "below per_address (%d), which then never takes effect: raise the one or lower the other", w.PerAddress)
+	}
+	for i, pattern := range w.Exclude {
+		if pattern == "" {
+			f.add(fmt.Sprintf("windows.exclude[%d]", i), nil, ReasonMissing, "write a ServeMux pattern such as GET /healthz, or drop the entry")
+			continue
+		}
+		validatePattern(f, w.Exclude, i, func(i int) (path, name string) {
+			path = fmt.Sprintf("windows.exclude[%d]", i)
+			return path, path
+		})
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -164,6 +165,7 @@ var faultCases = slices.Concat(
 		{"an endpoint without a class", func(c *Config) { c.Endpoints[0].Class = "" }, []fault{{"endpoints[0].class", ReasonMissing, "one lower-case word"}}},
 		{"a class with capitals", func(c *Config) { c.Endpoints[0].Class = "NewOrder" }, []fault{{"endpoints[0].class", ReasonInvalid, "lower-case"}}},
 		{"a class of 65 letters", func(c *Config) { c.Endpoints[0].Class = Class(strings.Repeat("a", 65)) }, []fault{{"endpoints[0].class", ReasonInvalid, "at most 64"}}},
+		{"a class by the name of what has none", func(c *Config) { c.Endpoints[0].Class = "unclassified" }, []fault{{"endpoints[0].class", ReasonConflict, "another word"}}},
 		{"a class by the name of work outside HTTP", func(c *Config) { c.Endpoints[0].Class = "direct" }, []fault{{"endpoints[0].class", ReasonConflict, "another word"}}},
 		{"a default class with a dash", func(c *Config) { c.DefaultClass = "any-thing" }, []fault{{"default_class", ReasonInvalid, "lower-case"}}},
 		{"a class that two endpoints treat differently", func(c *Config) {
@@ -239,15 +241,45 @@ var faultCases = slices.Concat(
 		{"two custom tiers of one name", func(c *Config) { c.Tiers.Custom = append(c.Tiers.Custom, c.Tiers.Custom[0]) }, []fault{{"tiers.custom[1].name", ReasonConflict, "of its own"}}},
 
 		{"what this version does not have", func(c *Config) {
-			c.Windows.Enabled, c.AuthLock.Enabled = true, true
 			c.Tiers.Custom[0].Audit, c.Tiers.Custom[0].Liveness = true, true
 			c.Guards["hsm"] = GuardConfig{MaxInFlight: 4, BackendShare: 75}
-			c.Headers = HeadersConfig{RateLimit: "always", IETF: true}
 		}, []fault{
 			{"tiers.custom[0].audit", ReasonUnsupported, "leave it false"}, {"tiers.custom[0].liveness", ReasonUnsupported, "leave it false"},
-			{"windows.enabled", ReasonUnsupported, "leave it false"}, {"auth_lock.enabled", ReasonUnsupported, "leave it false"},
-			{"guards.hsm.backend_share", ReasonUnsupported, "leave it out"},
-			{"headers.rate_limit", ReasonUnsupported, "leave it out"}, {"headers.ietf", ReasonUnsupported, "leave it false"}}},
+			{"guards.hsm.backend_share", ReasonUnsupported, "leave it out"}}},
+
+		{"windows of no use", func(c *Config) {
+			c.Windows = WindowsConfig{Enabled: true, Window: Duration(time.Second - 1), PerSubject: -1, PerAddress: 0, Process: -1, Exclude: []string{"", "GET /a", "GET /a", "{"}}
+		}, []fault{
+			{"windows.window", ReasonOutOfRange, "at least 1s"}, {"windows.per_subject", ReasonOutOfRange, "0 not to count accounts"},
+			{"windows.per_address", ReasonOutOfRange, "cannot be switched off"}, {"windows.process", ReasonOutOfRange, "0 for no ceiling"},
+			{"windows.exclude[0]", ReasonMissing, "GET /healthz"}, {"windows.exclude[2]", ReasonConflict, "windows.exclude[1]"}, {"windows.exclude[3]", ReasonInvalid, "ServeMux cannot read it"}}},
+		{"a negative count for each address", func(c *Config) { c.Windows.Enabled, c.Windows.PerAddress = true, -300 }, []fault{{"windows.per_address", ReasonOutOfRange, "cannot be switched off"}}},
+		{"a ceiling below the keyed windows", func(c *Config) { c.Windows.Enabled, c.Windows.Process = true, 299 }, []fault{
+			{"windows.process", ReasonConflict, "per_subject (600)"}, {"windows.process", ReasonConflict, "per_address (300)"}}},
+		{"a custom tier by a window's name", func(c *Config) { c.Tiers.Custom[0].Name = WindowSubject }, []fault{{"tiers.custom[0].name", ReasonConflict, "of its own"}}},
+
+		{"negative numbers in the auth lock", locked(func(a *AuthLockConfig) {
+			a.Address.MaxFailures, a.Account.MaxFailures, a.MaxKeys = -1, -1, -1
+			a.Address.Window, a.Address.Lockout, a.Account.Window, a.Account.Lockout, a.Account.Remember = -1, -1, -1, -1, -1
+			a.Delay = DelayConfig{After: -1, First: -1, Max: -1, MaxSleeping: -1, MaxPerAddress: -1}
+		}), []fault{
+			{"auth_lock.address.max_failures", ReasonOutOfRange, "0 means 100"}, {"auth_lock.address.window", ReasonOutOfRange, "0 means 5m"},
+			{"auth_lock.address.lockout", ReasonOutOfRange, "0 means 10m"},
+			{"auth_lock.account.max_failures", ReasonOutOfRange, "0 means 10"}, {"auth_lock.account.window", ReasonOutOfRange, "0 means 1h"},
+			{"auth_lock.account.lockout", ReasonOutOfRange, "0 means 1h"}, {"auth_lock.account.remember", ReasonOutOfRange, "0 means 720h"},
+			{"auth_lock.delay.after", ReasonOutOfRange, "0 means 10"}, {"auth_lock.delay.first", ReasonOutOfRange, "0 means 200ms"},
+			{"auth_lock.delay.max", ReasonOutOfRange, "0 means 5s"}, {"auth_lock.delay.max_sleeping", ReasonOutOfRange, "0 means 1024"},
+			{"auth_lock.delay.max_per_address", ReasonOutOfRange, "0 means 8"}, {"auth_lock.max_keys", ReasonOutOfRange, "0 means 100000"}}},
+		{"delays that shrink", locked(func(a *AuthLockConfig) { a.Delay.First, a.Delay.Max = Duration(2e9), Duration(1e9) }),
+			[]fault{{"auth_lock.delay.max", ReasonConflict, "first delay (2s)"}}},
+		{"bounds over credentials that are not counted apart", locked(func(a *AuthLockConfig) { a.Address.Ceiling, a.Address.MaxCredentials = 1000, 20 }),
+			[]fault{{"auth_lock.address.ceiling", ReasonInert, "set per_credential"}, {"auth_lock.address.max_credentials", ReasonInert, "set per_credential"}}},
+		{"negative bounds over credentials", locked(func(a *AuthLockConfig) {
+			a.Address.PerCredential, a.Address.Ceiling, a.Address.MaxCredentials = true, -1, -1
+		}), []fault{{"auth_lock.address.ceiling", ReasonOutOfRange, "0 for none"}, {"auth_lock.address.max_credentials", ReasonOutOfRange, "0 for none"}}},
+		{"a ceiling below the limit of one credential", locked(func(a *AuthLockConfig) { a.Address.PerCredential, a.Address.Ceiling = true, 50 }),
+			[]fault{{"auth_lock.address.ceiling", ReasonConflict, "max_failures (100)"}}},
+		{"a credential in a place that is none", func(c *Config) { c.Endpoints[0].Auth = "cookie" }, []fault{{"endpoints[0].auth", ReasonUnknown, "sigv4"}}},
 
 		{"a guard with capitals in its name", func(c *Config) { c.Guards["HSM"] = GuardConfig{MaxInFlight: 1} }, []fault{{"guards.HSM", ReasonInvalid, "lower-case"}}},
 		{"negative numbers in a guard", func(c *Config) {
@@ -274,7 +306,7 @@ var faultCases = slices.Concat(
 		{"a DSN beside the memory store", func(c *Config) { c.Store.Redis.DSN = dsn }, []fault{{"store.redis.dsn", ReasonConflict, "drop the dsn"}}},
 
 		{"a shadow of what is no tier", func(c *Config) { c.Shadow = []string{"per_ip", "guard", "windows"} }, []fault{
-			{"shadow[1]", ReasonUnknown, "global, per_ip, fleet, per_account"}, {"shadow[2]", ReasonUnknown, "name a tier"}}},
+			{"shadow[1]", ReasonUnknown, "global, per_ip, fleet, per_account, process, subject, address"}, {"shadow[2]", ReasonUnknown, "name a tier"}}},
 
 		{"many things wrong", func(c *Config) {
 			c.Namespace = "9"

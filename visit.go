@@ -22,19 +22,22 @@ type visit struct {
 
 	mu      sync.Mutex   // guards what follows
 	c       *classPolicy // nil: no class
-	tiers   bool         // has passed the tiers: a Limiter mounted twice charges once
 	account string       // as claimed, or as set by SetAccount
+	sign    *signIn      // the answer inside the auth lock's stage; nil outside
 	slots   []slot       // of guards
 	first   [1]slot      // room for slots: most requests meet one guard
 	outcome
 }
 
-// outcome is what the tiers left behind.
+// outcome is what tiers and windows left behind.
 type outcome struct {
-	exempt        bool    // by network or class: whoever it is pays nothing
-	spent         charge  // the account's token
-	tightest      *tier   // the one with the least left, or nil
-	tokens, burst float64 // of it
+	passed        stages   // been through
+	sure          bool     // the account is verified, not only claimed
+	arrived       bool     // counted as an arrival
+	exempt        bool     // by network or class: whoever it is pays nothing
+	spent         charge   // the account's token
+	tightest      *tierUse // the one with the fewest requests left, or nil
+	tokens, burst float64  // of it
 }
 
 // charge is a token taken from an account. The zero charge is none.
@@ -98,9 +101,9 @@ type Info struct {
 	Source  string       // where Addr comes from: peer, xff, xrealip, forwarded, leftmost, single
 	Class   Class        // "" if the request has none
 	Account string       // as claimed, or as set by SetAccount; "" if none
-	// Tier is the one with the least left, in proportion to its burst, when
-	// the request was admitted; "" if it met none. Remaining is what its
-	// bucket then held, of Burst.
+	// Tier is the tier or window with the fewest requests left when the
+	// request was admitted; "" if it met none. Remaining is what was then left
+	// in it, of Burst.
 	Tier             string
 	Remaining, Burst float64
 }
@@ -119,7 +122,7 @@ func FromContext(ctx context.Context) (info Info, ok bool) {
 		Account: v.account, Remaining: v.tokens, Burst: v.burst,
 	}
 	if v.tightest != nil {
-		info.Tier = v.tightest.name
+		info.Tier = v.tightest.tier.name
 	}
 	if v.c != nil {
 		info.Class = v.c.name
@@ -143,11 +146,12 @@ func SetAccount(ctx context.Context, id string) {
 func (v *visit) setAccount(id string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.sure = id != ""
 	if v.account == id {
 		return
 	}
 	v.account = id
-	if !v.tiers || v.c == nil {
+	if v.passed&stageTiers == 0 || v.c == nil {
 		return
 	}
 	v.refundLocked()
@@ -189,7 +193,7 @@ func (v *visit) disown() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.refundLocked()
-	v.account = ""
+	v.account, v.sure = "", false
 }
 
 // refundLocked gives the account's token back. v.mu is held.

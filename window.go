@@ -2,6 +2,7 @@ package weir
 
 import (
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/weir-go/weir/internal/quota"
@@ -16,9 +17,11 @@ const (
 	WindowAddress = "address" // the requests of one address without one
 )
 
+var windowNames = []string{WindowProcess, WindowSubject, WindowAddress}
+
 // classOther is the endpoint label of requests without a class, which the
 // process ceiling still counts.
-const classOther Class = "other"
+const classOther Class = "unclassified"
 
 // windowUses are the windows that the requests of one class are counted in; nil
 // is off.
@@ -32,7 +35,7 @@ func (p *policy) compileWindows(l *Limiter, c *classPolicy) {
 		return
 	}
 	c.windows.process = p.windowUse(l, c, WindowProcess, fromNothing, cfg.Process)
-	if c.name != classOther || c != p.endpoints.other {
+	if c != p.endpoints.other {
 		c.windows.subject = p.windowUse(l, c, WindowSubject, fromAccount, cfg.PerSubject)
 		c.windows.address = p.windowUse(l, c, WindowAddress, fromAddress, cfg.PerAddress)
 	}
@@ -52,14 +55,31 @@ func (p *policy) windowUse(l *Limiter, c *classPolicy, name string, from source,
 	return u
 }
 
+// outside marks the patterns of WindowsConfig.Exclude in a ServeMux.
+type outside struct{}
+
+// ServeHTTP makes it a http.Handler. It is never called.
+func (outside) ServeHTTP(http.ResponseWriter, *http.Request) {}
+
 // excluded reports whether a request is outside the keyed windows (requirement
 // W5): probes come from the proxy's address, and one page asks for many assets.
+// A path that the ServeMux would clean first, or that is another one when it is
+// decoded, is not: below an excluded tree it would be a way to anywhere, for
+// the handler behind may clean or decode it too.
 func (p *policy) excluded(r *http.Request) bool {
-	if p.exclude == nil {
+	if p.exclude == nil || !isOutside(p.exclude, r) {
 		return false
 	}
-	_, pattern := p.exclude.Handler(r)
-	return pattern != ""
+	if r.URL.RawPath == "" {
+		return true
+	}
+	return isOutside(p.exclude, &http.Request{Method: r.Method, Host: r.Host, URL: &url.URL{Path: r.URL.Path}})
+}
+
+func isOutside(mux *http.ServeMux, r *http.Request) bool {
+	h, _ := mux.Handler(r)
+	_, ok := h.(outside)
+	return ok
 }
 
 // addWindow counts the request in exactly one keyed window (requirement W1):
@@ -93,12 +113,18 @@ func (l *Limiter) arrive(t *transit) {
 	l.baskets.Put(b)
 }
 
-// arrived makes sure that a request which is held, and asks the store again,
-// is one arrival: its process check has passed and is done with.
+// arrived makes sure that a request which is held, and asks the store again, is
+// one arrival. If it has passed the process ceiling, it is done with that; if
+// not, nothing else lets it in.
 func (b *basket) arrived() {
 	for i := range b.checks {
-		if c := &b.checks[i]; c.Always {
-			c.Always, c.Shadow, c.Cost = false, true, 0
+		c, s := &b.checks[i], &b.states[i]
+		if !c.Always {
+			continue
+		}
+		b.hasArrived, b.arrivalWait = true, s.Wait
+		if c.Always = false; c.Shadow || s.Wait == 0 {
+			c.Shadow, c.Cost = true, 0
 		}
 	}
 }
@@ -108,14 +134,16 @@ func (b *basket) arrived() {
 // one that refused. Answers that a shared cache may keep are left alone.
 func (t *transit) tell(b *basket, at int, refused bool) {
 	h := t.p.headers
-	if len(b.states) == 0 || !h.Wanted(refused) || !refused && (t.c.kind == KindOCSP || t.c.kind == KindCRL) {
+	if at < 0 || at >= len(b.states) || !h.Wanted(refused) || !refused && (t.c.kind == KindOCSP || t.c.kind == KindCRL) {
 		return
 	}
 	var all []quota.Quota
 	if h.IETF {
-		all = make([]quota.Quota, len(b.states))
+		all = make([]quota.Quota, 0, len(b.states))
 		for i := range b.states {
-			all[i] = b.quota(i)
+			if !b.uses[i].shadow {
+				all = append(all, b.quota(i))
+			}
 		}
 	}
 	h.Write(t.w.Header(), time.Now(), b.quota(at), all)

@@ -17,7 +17,8 @@ const keyRequestID = "X-Amz-Request-Id"
 // S3 writes the error document of the S3 REST API: 503 with the code SlowDown,
 // which is how S3 itself says "too fast" and what its client libraries retry,
 // so a Rejection of 429 leaves as 503 too (requirement L7). Only 401 and 403
-// stay what they are, both as 403 AccessDenied.
+// stay what they are, both as 403 AccessDenied. The message of a lockout names
+// it and says how long it lasts.
 //
 // The wait goes out twice, in seconds as Retry-After and in milliseconds as
 // x-amz-retry-after, the one that recent AWS libraries read. The request id is
@@ -46,7 +47,11 @@ func S3(w http.ResponseWriter, r *http.Request, rej Rejection) {
 	b.buf = append(b.buf, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>"...)
 	b.buf = append(b.buf, code...)
 	b.buf = append(b.buf, "</Code><Message>"...)
-	b.buf = append(b.buf, message...)
+	if rej.Reason == ReasonLocked {
+		b.buf = rej.appendDetail(b.buf) // requirement L7: names the lock and its length
+	} else {
+		b.buf = append(b.buf, message...)
+	}
 	b.buf = append(b.buf, "</Message><Resource>"...)
 	if r.URL != nil {
 		b.buf = appendMarkup(b.buf, cutText(r.URL.Path, maxResource))

@@ -26,6 +26,7 @@ type Memory struct {
 	closed atomic.Bool
 	mu     sync.Mutex // guards writing tables
 	order  uint64
+	locks  lockBook
 }
 
 var (
@@ -326,6 +327,9 @@ func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tables.Store(new([]*table))
+	m.locks.mu.Lock()
+	defer m.locks.mu.Unlock()
+	m.locks.tables = nil
 	return nil
 }
 

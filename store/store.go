@@ -37,12 +37,13 @@ type Check struct {
 	Shadow bool
 	// Window makes this a fixed window of that length, aligned to the Unix
 	// epoch: at most Limit.Burst units in each, all back at the boundary
-	// (requirements W1, W2). Limit.Rate is not looked at. A Scope holds either
-	// buckets or windows, never both.
+	// (requirements W1, W2). Limit.Rate is not looked at. If the length changes,
+	// the count goes along to the new window that the last unit lies in. A Scope
+	// holds either buckets or windows, never both.
 	Window time.Duration
 	// Always counts the cost of a window even if the request is refused, by
 	// this check or another: it counts arrivals (requirement W3). The count may
-	// go above the limit.
+	// go above the limit. It means nothing on a bucket.
 	Always bool
 }
 

@@ -14,6 +14,10 @@ const classOther weir.Class = "other"
 // keyChange); directory, newNonce and the steps of an order that was admitted
 // have generous buckets of their own.
 //
+// Where an account pays, Disown gives its token back if the authority answers
+// that the request does not prove to be the account's: its kid is anybody's to
+// write, and junk that names a victim's must not use up the victim's budget.
+//
 // No pattern names a method. Pebble serves the directory, newNonce and
 // renewalInfo to a signed POST too (RFC 8555, section 6.3), and a request that
 // matches no pattern is not limited.
@@ -22,7 +26,7 @@ func endpoints() []weir.Endpoint {
 	for _, e := range weir.PKIEndpoints() {
 		treatment[e.Class] = e
 	}
-	table := []weir.Endpoint{{Pattern: "/", Class: classOther, Kind: weir.KindACME}}
+	table := []weir.Endpoint{{Pattern: "/", Class: classOther, Kind: weir.KindACME, Disown: true}}
 	for _, at := range []struct {
 		path  string
 		class weir.Class

@@ -116,3 +116,11 @@ func TestDirectoryAndNewNonceAreNeverRefusedForWhatElseTheAddressDid(t *testing.
 	}
 	require.Equal(t, http.StatusTooManyRequests, send(t, s, http.MethodPost, acmeserver.PathNewAccount, []byte("{}")).status)
 }
+
+// orderBy is a newOrder that names the account /my-account/1, or says it does.
+func orderBy() *http.Request {
+	const body = `{"protected":"eyJraWQiOiJodHRwczovL2NhLmV4YW1wbGUudGVzdC9teS1hY2NvdW50LzEifQ","payload":"","signature":""}`
+	r := httptest.NewRequest(http.MethodPost, "https://ca.example.test"+acmeserver.PathNewOrder, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/jose+json")
+	return r
+}

@@ -50,7 +50,7 @@ func open(cfg weir.Config, opts ...siteOption) (*site, error) {
 	}
 	srv, err := acmeserver.Start(acmeserver.Config{Wrap: func(authority http.Handler) http.Handler {
 		source.authority = authority
-		return limiter.Handler(o.behind(disownUnproven(authority)))
+		return limiter.Handler(o.behind(authority))
 	}})
 	if err != nil {
 		_ = limiter.Close() // always nil

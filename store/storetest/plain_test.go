@@ -18,6 +18,7 @@ type plain struct {
 	defect  string
 	mu      sync.Mutex
 	buckets map[place]*plainBucket
+	windows map[place]*plainWindow
 	scopes  map[string]store.Scope
 	evicted map[string]uint64
 	closed  bool
@@ -39,6 +40,13 @@ type plainBucket struct {
 	first  store.Limit
 }
 
+type plainWindow struct {
+	used  float64
+	last  time.Time
+	begun time.Time // of "windows begin with the first request"
+	limit float64   // of the first call in the window
+}
+
 var (
 	_ store.Peeker     = (*plain)(nil)
 	_ store.Configurer = (*plain)(nil)
@@ -47,7 +55,7 @@ var (
 
 func newPlain(defect string) *plain {
 	return &plain{
-		defect: defect, base: time.Now(), buckets: map[place]*plainBucket{},
+		defect: defect, base: time.Now(), buckets: map[place]*plainBucket{}, windows: map[place]*plainWindow{},
 		scopes: map[string]store.Scope{}, evicted: map[string]uint64{},
 	}
 }
@@ -115,9 +123,18 @@ func (p *plain) decide(checks []store.Check, dst []store.State, spend bool) (sto
 	}
 	v := store.Verdict{Refused: -1}
 	left := map[place]float64{}
+	tally := tally{p: p, now: p.base.Add(now), asked: map[place]float64{}, counted: map[place]float64{}}
 	start := len(dst)
 	for i, c := range checks {
 		at := p.placeOf(c)
+		if c.Window > 0 {
+			st := tally.ask(at, c)
+			if st.Wait > v.RetryAfter && (!c.Shadow || p.is("a shadow refuses")) {
+				v = store.Verdict{Refused: i, RetryAfter: st.Wait}
+			}
+			dst = append(dst, st)
+			continue
+		}
 		if _, ok := left[at]; !ok || p.is("duplicates are judged alone") {
 			left[at] = p.tokens(at, c.Limit, now)
 		}
@@ -132,8 +149,12 @@ func (p *plain) decide(checks []store.Check, dst []store.State, spend bool) (sto
 		}
 		dst = append(dst, st)
 	}
+	tally.settle(checks, dst[start:], v, spend)
 	for i, c := range checks {
 		at := p.placeOf(c)
+		if c.Window > 0 {
+			continue
+		}
 		if v.Admitted() {
 			dst[start+i].Tokens = left[at]
 		} else {
@@ -142,7 +163,7 @@ func (p *plain) decide(checks []store.Check, dst []store.State, spend bool) (sto
 	}
 	if spend && (v.Admitted() || p.is("a refused request leaves a key")) {
 		for i, c := range checks {
-			if dst[start+i].Wait == 0 {
+			if dst[start+i].Wait == 0 && c.Window == 0 {
 				tokens := left[p.placeOf(c)]
 				if !v.Admitted() {
 					tokens = p.tokens(p.placeOf(c), c.Limit, now)
@@ -262,8 +283,122 @@ func (p *plain) makeRoom(at place, now time.Duration) {
 				victim, best = k, missing
 			}
 		}
+		for k, w := range p.windows {
+			used := w.used
+			if p.is("the drained are dropped") {
+				used = -used
+			}
+			if k.scope == at.scope && k.key != (store.Key{}) && used < best {
+				victim, best = k, used
+			}
+		}
 		delete(p.buckets, victim)
+		delete(p.windows, victim)
 		p.evicted[at.scope]++
+	}
+}
+
+// tally decides the windows of one call.
+type tally struct {
+	p       *plain
+	now     time.Time
+	asked   map[place]float64 // by earlier checks of the call
+	counted map[place]float64 // of them, what is counted in the end
+}
+
+func (t *tally) ask(at place, c store.Check) store.State {
+	st := store.State{Reset: t.p.end(at, c, t.now).Sub(t.now)}
+	limit, sane := c.Limit.Burst, c.Cost >= 0 && !math.IsInf(c.Cost, 1)
+	if w := t.p.windows[at]; w != nil && t.p.is("a raised limit waits for the next window") {
+		limit = min(limit, w.limit)
+	}
+	sum := c.Cost
+	if !t.p.is("duplicates are judged alone") {
+		sum += t.asked[at]
+	}
+	switch {
+	case sane && t.p.used(at, c, t.now)+sum <= limit:
+	case !sane || !(sum <= c.Limit.Burst):
+		st.Wait = store.Never
+	case t.p.is("the wait of a window is its length"):
+		st.Wait = c.Window
+	default:
+		st.Wait = st.Reset
+	}
+	if st.Wait == 0 || !c.Shadow || c.Always {
+		t.asked[at] += c.Cost
+	}
+	return st
+}
+
+// settle counts what is to be counted and tells what that leaves.
+func (t *tally) settle(checks []store.Check, states []store.State, v store.Verdict, spend bool) {
+	arrives := func(c store.Check) bool {
+		return c.Always && !t.p.is("arrivals count only if they pass") || t.p.is("a refused request is counted in its window")
+	}
+	for i, c := range checks {
+		passed := v.Admitted() && states[i].Wait == 0
+		if at := t.p.placeOf(c); c.Window > 0 && c.Cost > 0 && !math.IsInf(c.Cost, 1) && (passed || arrives(c)) {
+			t.counted[at] += c.Cost
+		}
+	}
+	for i, c := range checks {
+		at := t.p.placeOf(c)
+		if c.Window == 0 {
+			continue
+		}
+		states[i].Tokens = c.Limit.Burst - t.p.used(at, c, t.now) - t.counted[at]
+		if !t.p.is("a lowered limit leaves less than nothing") {
+			states[i].Tokens = max(0, states[i].Tokens)
+		}
+	}
+	for _, c := range checks {
+		if at := t.p.placeOf(c); spend && c.Window > 0 && t.counted[at] > 0 {
+			t.p.count(at, c, t.now, t.counted[at])
+			delete(t.counted, at)
+		}
+	}
+}
+
+// end is when the window ends that now, or the last write if that was later,
+// lies in.
+func (p *plain) end(at place, c store.Check, now time.Time) time.Time {
+	w := p.windows[at]
+	if w != nil && w.last.After(now) && !p.is("the clock rewinds") {
+		now = w.last
+	}
+	if p.is("windows begin with the first request") {
+		if w != nil && now.Before(w.begun.Add(c.Window)) {
+			return w.begun.Add(c.Window)
+		}
+		return now.Add(c.Window)
+	}
+	return now.Add(c.Window - time.Duration(now.UnixNano()%int64(c.Window)))
+}
+
+// used is the count in the window.
+func (p *plain) used(at place, c store.Check, now time.Time) float64 {
+	w := p.windows[at]
+	if w == nil || w.last.Before(p.end(at, c, now).Add(-c.Window)) || p.is("the clock rewinds") && !w.last.Before(p.end(at, c, now)) {
+		return 0
+	}
+	return w.used
+}
+
+func (p *plain) count(at place, c store.Check, now time.Time, cost float64) {
+	used, end := p.used(at, c, now), p.end(at, c, now)
+	w := p.windows[at]
+	if w == nil {
+		p.makeRoom(at, now.Sub(p.base))
+		w = &plainWindow{}
+		p.windows[at] = w
+	}
+	if used == 0 {
+		w.begun, w.limit = end.Add(-c.Window), c.Limit.Burst
+	}
+	w.used = used + cost
+	if now.After(w.last) || p.is("the clock rewinds") {
+		w.last = now
 	}
 }
 
@@ -291,8 +426,12 @@ func (p *plain) Refund(_ context.Context, checks []store.Check) error {
 		return store.ErrClosed
 	}
 	for _, c := range checks {
+		if w := p.windows[p.placeOf(c)]; w != nil && p.is("a refund reaches windows") {
+			w.used = max(0, w.used-c.Cost)
+		}
 		b := p.buckets[p.placeOf(c)]
 		switch {
+		case c.Window > 0:
 		case b == nil && p.is("a stranger's refund is an error"):
 			return errors.New("no such key")
 		case b == nil || p.is("refunds are lost") || !(c.Cost > 0):
@@ -313,6 +452,7 @@ func (p *plain) Close() error {
 	}
 	p.closed = true
 	clear(p.buckets)
+	clear(p.windows)
 	return nil
 }
 
@@ -330,11 +470,21 @@ func (p *plain) Drop(name string) {
 			delete(p.buckets, k)
 		}
 	}
+	for k := range p.windows {
+		if k.scope == name {
+			delete(p.windows, k)
+		}
+	}
 }
 
 func (p *plain) keys(scope string) int {
 	n := 0
 	for k := range p.buckets {
+		if k.scope == scope && k.key != (store.Key{}) {
+			n++
+		}
+	}
+	for k := range p.windows {
 		if k.scope == scope && k.key != (store.Key{}) {
 			n++
 		}

@@ -7,9 +7,10 @@
 //	}
 //
 // The suite runs in real time, since a store may keep time in another process:
-// limits refill by one token an hour where refill must not matter, and the few
-// rules about refill take a fraction of a second. It never asserts that
-// something was fast, so a busy machine makes it slow, not red.
+// limits refill by one token an hour and windows last as long where time must
+// not matter, and the few rules about time take a fraction of a second. It
+// never asserts that something was fast, so a busy machine makes it slow, not
+// red.
 package storetest
 
 import (
@@ -30,7 +31,7 @@ type rule struct {
 // rule. Open is called once for each and must return an empty store, or one
 // that shares no bucket with those returned before; Run closes it, and closing
 // it again in a cleanup of the caller's is allowed for. Rules about
-// [store.Peeker], [store.Configurer] and [store.Sizer] hold only for a store
+// [store.Peeker], [store.Configurer], [store.Sizer] and [store.Locker] hold only for a store
 // that implements them.
 //
 // A failure tells which rule was broken, and why it is one.
@@ -47,5 +48,5 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 
 func rules() []rule {
 	return slices.Concat(burstRules, refillRules, atomicRules, refundRules, blameRules,
-		bucketRules, limitRules, shadowRules, callRules, closeRules, boundRules)
+		bucketRules, limitRules, shadowRules, windowRules, callRules, closeRules, boundRules, lockRules)
 }

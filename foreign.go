@@ -1,0 +1,49 @@
+package weir
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weir-go/weir/store"
+)
+
+// storeTimeout is how long a store may take over one call. The contract says
+// within the context's deadline, but most requests have none: a store that
+// hangs must not hang them.
+const storeTimeout = time.Second
+
+// foreign is a store that the program brought, kept from taking requests down
+// with it: a call that hangs ends at storeTimeout, and a panic is an error like
+// any other.
+type foreign struct{ store.Store }
+
+func (f foreign) Admit(ctx context.Context, checks []store.Check, dst []store.State) (v store.Verdict, states []store.State, err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	defer panicAsError(&err)
+	return f.Store.Admit(ctx, checks, dst)
+}
+
+func (f foreign) Refund(ctx context.Context, checks []store.Check) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	defer panicAsError(&err)
+	return f.Store.Refund(ctx, checks)
+}
+
+type foreignPeeker struct{ store.Peeker }
+
+func (f foreignPeeker) Peek(ctx context.Context, checks []store.Check, dst []store.State) (v store.Verdict, states []store.State, err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	defer panicAsError(&err)
+	return f.Peeker.Peek(ctx, checks, dst)
+}
+
+// panicAsError must be called directly by defer, for recover to see the panic.
+func panicAsError(err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("panic: %v", v)
+	}
+}
