@@ -9,7 +9,7 @@ MODULES      = . examples
 FUZZTIME    ?= 20s
 BENCHTIME   ?= 1s
 
-.PHONY: demo pki test test-quick lint bench fuzz soak
+.PHONY: demo pki login test test-quick lint bench fuzz soak
 
 demo:
 	cd examples && $(GO) run ./quickstart
@@ -17,6 +17,10 @@ demo:
 # The ACME example: pebble behind the limiter, two real clients.
 pki:
 	cd examples && $(GO) run ./pki
+
+# The auth lock: a login page and an EST endpoint, and a crowd that guesses.
+login:
+	cd examples && $(GO) run ./login
 
 # cgo is what the race detector needs; without a C compiler the tests run
 # without it and say so.

@@ -47,6 +47,7 @@ func runChain(b *testing.B, h http.Handler, addresses, status int) {
 				i = 0
 			}
 			w.status = 200
+			clear(w.h) // a server gives each response a fresh one
 			h.ServeHTTP(w, reqs[i])
 			if w.status != status {
 				b.Fatalf("status %d, want %d", w.status, status)
