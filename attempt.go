@@ -119,7 +119,14 @@ func (a *Attempt) conclude(o store.Outcome, v store.LockVerdict) error {
 		a.sign.withhold(err)
 		return err
 	}
-	if o != store.Failed || a.by == nil {
+	if a.by == nil {
+		return nil
+	}
+	switch o {
+	case store.Ignored:
+		return nil
+	case store.Succeeded:
+		a.sign.accept()
 		return nil
 	}
 	a.l.countFailure(a, v)

@@ -532,6 +532,35 @@ func TestTheStageAnswersForAHandlerThatReturns(t *testing.T) {
 	})
 }
 
+// A handler may try several credentials, or check one in several directories:
+// the answer is that of the one that is right.
+func TestOneRightCredentialOfSeveralIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, lockLimits(nil))
+		failures(t, l, "203.0.113.9", "bob", 10)
+		failures(t, l, addr1, "eve", 9)
+		failures(t, l, addr1, "ann", 9)
+		h := l.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, err := l.Attempt(r.Context(), Credential{Account: "bob"}); err == nil {
+				t.Error("bob's account is not locked")
+			}
+			a, err := l.Attempt(r.Context(), Credential{Account: "eve"})
+			if err != nil || a.Fail() != nil {
+				t.Error(err)
+			}
+			if a, err = l.Attempt(r.Context(), Credential{Account: "ann"}); err != nil || a.Succeed() != nil {
+				t.Error(err)
+			}
+			served(w, r)
+		}))
+		began := time.Now()
+		admitted(t, h, request("POST", "/form", addr1, ""))
+		if took := time.Since(began); took != 0 {
+			t.Errorf("a success was kept back for %v", took)
+		}
+	})
+}
+
 // Keys and names.
 
 // Requirement L10 and scenario M7: neither a name nor an address stands in

@@ -48,7 +48,8 @@
 // The account of an ACME request is the kid of its JWS; that of an EST request
 // its HTTP Basic user; [WithAccount] and [SetAccount] say it for any other. A
 // claim can be false: [Disown] gives the token back to the account that was
-// only named.
+// only named, and an endpoint with Disown does it by itself where the answer
+// shows that the account was not proved.
 //
 // # Being held instead of refused
 //
@@ -63,6 +64,39 @@
 // before the work: MaxInFlight hold a slot, MaxQueue wait, the rest gets 503. A
 // slot is held until the handler has returned, however it returns. Outside
 // HTTP use [Guard.Acquire].
+//
+// # Auth lock
+//
+// With AuthLockConfig.Enabled failed attempts to authenticate are counted, for
+// each address and for each account, and too many lock it for a while. Where
+// the credential comes in the header (HTTP Basic, an S3 signature, a bearer
+// token; see [Endpoint].Auth and [WithCredential]) nothing else is needed: 401
+// and 403 are failures, 2xx a success, and [AttemptFrom] is for handlers that
+// know better. A login form makes the attempt itself:
+//
+//	attempt, err := limiter.Attempt(r.Context(), weir.Credential{ID: user, Account: user})
+//	if err != nil {
+//		return // locked: the Limiter answers
+//	}
+//	defer attempt.Ignore()
+//	if !valid(user, password) {
+//		_ = attempt.Fail()
+//		http.Error(w, "wrong", http.StatusUnauthorized)
+//		return
+//	}
+//	if attempt.Succeed() != nil {
+//		return // locked meanwhile: no session
+//	}
+//
+// However many guess at once, no more outcomes are told than may fail: an
+// outcome that comes behind a lock is withheld, right or wrong. Whoever signed
+// in to an account lately from the same address is admitted to it although it
+// is locked. Failed answers are slowed down after the guard's slot is free.
+// Names leave the request as keyed hashes only. [Limiter.Unlock] lifts locks,
+// [WithAudit] reports each that starts.
+//
+// Every way that checks the same password must make attempts: the form, Basic,
+// a token refresh, a reset. The one that forgets is the one that is guessed at.
 //
 // # Refusals
 //

@@ -2,8 +2,6 @@ package weir
 
 import (
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir/store"
@@ -120,52 +118,3 @@ type tierUse struct {
 // ServeHTTP makes a class a http.Handler, so that a ServeMux can carry it. It
 // is never called.
 func (*classPolicy) ServeHTTP(http.ResponseWriter, *http.Request) {}
-
-// endpoints finds the class of a request: a real ServeMux does the matching.
-type endpoints struct {
-	mux       *http.ServeMux // nil: no patterns
-	byPattern map[string]*classPolicy
-	fallback  *classPolicy // may be nil
-	other     *classPolicy // of requests without a class: nothing but the process ceiling
-}
-
-// of returns the request's class, or nil if it has none. A path with escapes is
-// looked at decoded first: ServeMux takes /acme%2Fnew-order for one segment,
-// but routers that match URL.Path do not, and would serve it unlimited. So is a
-// host that is spelled in another way (RFC 9110 section 4.2.3).
-func (e *endpoints) of(r *http.Request) *classPolicy {
-	if e.mux == nil {
-		return e.fallback
-	}
-	if host := plainHost(r.Host); host != r.Host || r.URL.RawPath != "" {
-		plain := &http.Request{Method: r.Method, Host: host, URL: &url.URL{Path: r.URL.Path}}
-		if c := e.match(plain); c != nil {
-			return c
-		}
-	}
-	if c := e.match(r); c != nil {
-		return c
-	}
-	return e.fallback
-}
-
-// plainHost is a host in small letters and without the dot of the root, which
-// ServeMux, comparing texts, takes for another.
-func plainHost(host string) string {
-	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	if at := strings.Index(host, ".:"); at >= 0 {
-		host = host[:at] + host[at+1:]
-	}
-	return host
-}
-
-// match asks the mux. Where it would redirect (a path that is not clean) the
-// request has the class of the pattern that it would be sent to: the handler
-// behind may clean paths too.
-func (e *endpoints) match(r *http.Request) *classPolicy {
-	h, pattern := e.mux.Handler(r)
-	if c, ok := h.(*classPolicy); ok {
-		return c
-	}
-	return e.byPattern[pattern]
-}

@@ -166,8 +166,9 @@ func (l *Limiter) dropScopes(p *policy) {
 // Config returns a deep copy of what is in force, as it was given.
 func (l *Limiter) Config() Config { return l.policy.Load().given.clone() }
 
-// Close takes the metrics off the registerer and sends home whoever is held
-// for tokens. It is for when the server has been shut down; requests that
+// Close takes the metrics off the registerer, sends home whoever is held for
+// tokens, and lets go the failed answers that the auth lock keeps back, for
+// which it may be passed to http.Server.RegisterOnShutdown. It is for when the server has been shut down; requests that
 // still come are limited as before but never held. Calling it again is
 // harmless. It always returns nil.
 func (l *Limiter) Close() error {

@@ -172,21 +172,18 @@ func (p *policy) compileClasses(l *Limiter) {
 		tiers[name] = l.compileTier(cfg, name)
 	}
 	p.classes = map[Class]*classPolicy{}
-	p.endpoints.byPattern = map[string]*classPolicy{}
+	var patterns []string
+	var classes []*classPolicy
 	for _, e := range cfg.Endpoints {
 		c := p.classes[e.Class]
 		if c == nil {
 			c = p.compileClass(l, tiers, e)
 		}
-		if e.Pattern == "" {
-			continue
+		if e.Pattern != "" {
+			patterns, classes = append(patterns, e.Pattern), append(classes, c)
 		}
-		if p.endpoints.mux == nil {
-			p.endpoints.mux = http.NewServeMux()
-		}
-		p.endpoints.mux.Handle(e.Pattern, c)
-		p.endpoints.byPattern[e.Pattern] = c
 	}
+	p.endpoints = newEndpoints(patterns, classes)
 	if d := cfg.DefaultClass; d != "" {
 		if p.classes[d] == nil {
 			p.compileClass(l, tiers, Endpoint{Class: d, Kind: KindAPI, Mode: ModeWait, Cost: 1, Auth: AuthNone})

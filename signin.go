@@ -72,6 +72,17 @@ func (s *signIn) slow(d time.Duration) {
 	s.delay = max(s.delay, d)
 }
 
+// accept lets the answer go as it is: of several credentials that a handler has
+// tried, one is right.
+func (s *signIn) accept() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.locked, s.delay = nil, 0
+}
+
 // claim hands the stage's attempt over to the handler.
 func (s *signIn) claim() *Attempt {
 	if s == nil {

@@ -63,11 +63,11 @@ func (outside) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
 // excluded reports whether a request is outside the keyed windows (requirement
 // W5): probes come from the proxy's address, and one page asks for many assets.
-// A path that the ServeMux would clean first, or that is another one when it is
-// decoded, is not: below an excluded tree it would be a way to anywhere, for
-// the handler behind may clean or decode it too.
+// A path that the ServeMux would clean first (it never does for CONNECT), or
+// that is another one when it is decoded, is not: below an excluded tree it
+// would be a way to anywhere, for the handler behind may clean or decode it too.
 func (p *policy) excluded(r *http.Request) bool {
-	if p.exclude == nil || !isOutside(p.exclude, r) {
+	if p.exclude == nil || r.Method == http.MethodConnect || !isOutside(p.exclude, r) {
 		return false
 	}
 	if r.URL.RawPath == "" {

@@ -22,6 +22,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// Servers come and go in these tests; the client's own lines about that would
+// bury what a test has to say.
+func init() { redis.SetLogger(silence{}) }
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
 // patience is how long a server gets to start, stop or change its role.
 const patience = 20 * time.Second
 

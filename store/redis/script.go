@@ -141,7 +141,7 @@ func sameBucket(a, b *store.Check) bool {
 // a negative cost, is never there; a rate that is none refills nothing.
 func sane(c *store.Check) (rate, burst, cost float64, flags int) {
 	burst, cost = min(c.Limit.Burst, math.MaxFloat64), c.Cost
-	if !(cost >= 0) || math.IsInf(cost, 1) || math.IsNaN(burst) {
+	if !(cost >= 0) || math.IsInf(cost, 1) {
 		flags, cost = flagNever, 0
 	}
 	if !(burst >= 0) {

@@ -296,6 +296,26 @@ func TestCloseLeavesTheProgramsClientOpen(t *testing.T) {
 	}
 }
 
+// Close returns though the server hangs and calls have been given up.
+func TestCloseBesideAHungServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, Options{DSN: "redis://" + server.Addr, CommandTimeout: 50 * time.Millisecond, ConnectTimeout: 20 * time.Second, Coalesce: 1})
+	server.Pause()
+	crowd(t, 40, func(int) error {
+		if _, _, err := s.Admit(t.Context(), []store.Check{ask("hung", "k", 1, 1, 1)}, nil); reasonOf(err) == "" {
+			return fmt.Errorf("%w, want a timeout", err)
+		}
+		return nil
+	})
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := s.Admit(t.Context(), []store.Check{ask("hung", "k", 1, 1, 1)}, nil); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
 // Two limiters on one server share counts if, and only if, they have one
 // namespace and one prefix.
 func TestNamespacesAndPrefixesAreApart(t *testing.T) {

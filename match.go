@@ -1,0 +1,190 @@
+package weir
+
+import (
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+)
+
+// endpoints finds the class of a request: a real ServeMux does the matching.
+//
+// Two plain kinds of pattern are found in maps, which spares the requests that
+// come most often the walk of the tree and its allocations. A pattern that is
+// nothing but a path (/acme/new-order) is the best one wherever it matches, or
+// ServeMux would have refused it as conflicting with the other. One that is a
+// path and all below (/ocsp/{request...}) is the best wherever it is the
+// longest, unless some pattern with a wildcard of another kind reaches below
+// it. Methods come first in both, as in ServeMux.
+type endpoints struct {
+	mux       *http.ServeMux // nil: no patterns
+	byPattern map[string]*classPolicy
+	literal   map[methodPath]*classPolicy // by the whole path
+	subtree   map[methodPath]*classPolicy // by the path down to its last slash
+	root      map[methodPath]*classPolicy // the same without that slash: ServeMux redirects there
+	plain     bool                        // these maps are of use
+	fallback  *classPolicy                // may be nil
+	other     *classPolicy                // of requests without a class: nothing but the process ceiling
+}
+
+// of returns the request's class, or nil if it has none. A path with escapes is
+// looked at decoded first: ServeMux takes /acme%2Fnew-order for one segment,
+// but routers that match URL.Path do not, and would serve it unlimited. So is a
+// host that is spelled in another way (RFC 9110 section 4.2.3).
+func (e *endpoints) of(r *http.Request) *classPolicy {
+	if e.mux == nil {
+		return e.fallback
+	}
+	if e.plain && r.URL.RawPath == "" && r.Method != http.MethodConnect {
+		if c := e.shortcut(r.Method, r.URL.Path); c != nil {
+			return c
+		}
+	}
+	if host := plainHost(r.Host); host != r.Host || r.URL.RawPath != "" {
+		plain := &http.Request{Method: r.Method, Host: host, URL: &url.URL{Path: r.URL.Path}}
+		if c := e.match(plain); c != nil {
+			return c
+		}
+	}
+	if c := e.match(r); c != nil {
+		return c
+	}
+	return e.fallback
+}
+
+// plainHost is a host in small letters and without the dot of the root, which
+// ServeMux, comparing texts, takes for another.
+func plainHost(host string) string {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if at := strings.Index(host, ".:"); at >= 0 {
+		host = host[:at] + host[at+1:]
+	}
+	return host
+}
+
+// match asks the mux. Where it would redirect (a path that is not clean) the
+// request has the class of the pattern that it would be sent to: the handler
+// behind may clean paths too.
+func (e *endpoints) match(r *http.Request) *classPolicy {
+	h, pattern := e.mux.Handler(r)
+	if c, ok := h.(*classPolicy); ok {
+		return c
+	}
+	return e.byPattern[pattern]
+}
+
+// methodPath is a plain pattern; the method is "" for all.
+type methodPath struct{ method, path string }
+
+// newEndpoints registers patterns, which are known to be sound, for classes.
+func newEndpoints(patterns []string, classes []*classPolicy) endpoints {
+	e := endpoints{
+		byPattern: map[string]*classPolicy{},
+		literal:   map[methodPath]*classPolicy{}, subtree: map[methodPath]*classPolicy{}, root: map[methodPath]*classPolicy{}, plain: true,
+	}
+	var reach []string // what patterns with other wildcards have before those
+	for i, pattern := range patterns {
+		if e.mux == nil {
+			e.mux = http.NewServeMux()
+		}
+		e.mux.Handle(pattern, classes[i])
+		e.byPattern[pattern] = classes[i]
+		method, rest := "", pattern
+		if at := strings.IndexAny(pattern, " \t"); at >= 0 {
+			method, rest = pattern[:at], strings.TrimLeft(pattern[at:], " \t")
+		}
+		fixed, wildcard, found := strings.Cut(rest, "{")
+		switch {
+		case rest[0] != '/' || !plainPath(fixed):
+			// A host's pattern goes before all without one, and one with escapes
+			// may mean the same path as another.
+			e.plain = false
+		case !found && fixed[len(fixed)-1] != '/':
+			e.literal[methodPath{method, fixed}] = classes[i]
+		case !found || strings.HasSuffix(wildcard, "...}") && strings.Count(wildcard, "{") == 0:
+			e.subtree[methodPath{method, fixed}] = classes[i]
+		default:
+			reach = append(reach, fixed)
+		}
+	}
+	for at := range e.subtree {
+		for _, fixed := range reach {
+			if strings.HasPrefix(at.path, fixed) || strings.HasPrefix(fixed, at.path) {
+				delete(e.subtree, at)
+			}
+		}
+	}
+	for at, c := range e.subtree {
+		e.root[methodPath{at.method, at.path[:len(at.path)-1]}] = c
+	}
+	return e
+}
+
+// plainPath reports whether a path, or the beginning of one that ends in a
+// slash, stands for itself only: nothing in it could be escaped or cleaned.
+func plainPath(p string) bool {
+	return !strings.ContainsFunc(p, notPlain) && cleanPath(p)
+}
+
+func notPlain(c rune) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		return false
+	}
+	return !strings.ContainsRune("/-_.~", c)
+}
+
+// cleanPath reports whether ServeMux would leave a path as it is.
+func cleanPath(p string) bool {
+	if p == "" || p[0] != '/' {
+		return false
+	}
+	if n := len(p) - 1; n > 0 && p[n] == '/' {
+		if p = p[:n]; p[n-1] == '/' {
+			return false
+		}
+	}
+	return path.Clean(p) == p
+}
+
+// maxDepth is how many slashes of a path are looked at for a subtree.
+const maxDepth = 16
+
+// shortcut finds the class where a plain pattern decides, or nil where the mux
+// has to be asked. A subtree may only be overruled by a longer one, for which
+// some of those that are not plain could be taken: then it is no shortcut.
+func (e *endpoints) shortcut(method, path string) *classPolicy {
+	if c := inPlain(e.literal, method, path); c != nil {
+		return c
+	}
+	if len(e.subtree) == 0 || !cleanPath(path) {
+		return nil
+	}
+	if c := inPlain(e.root, method, path); c != nil {
+		return c
+	}
+	for depth, at := 0, path; depth < maxDepth; depth++ {
+		slash := strings.LastIndexByte(at, '/')
+		if slash < 0 {
+			return nil
+		}
+		if c := inPlain(e.subtree, method, at[:slash+1]); c != nil {
+			return c
+		}
+		at = at[:slash]
+	}
+	return nil
+}
+
+// inPlain looks a path up by its method. GET is HEAD's too.
+func inPlain(m map[methodPath]*classPolicy, method, path string) *classPolicy {
+	if c := m[methodPath{method, path}]; c != nil {
+		return c
+	}
+	if method == http.MethodHead {
+		if c := m[methodPath{http.MethodGet, path}]; c != nil {
+			return c
+		}
+	}
+	return m[methodPath{"", path}]
+}
