@@ -350,6 +350,36 @@ func TestAPlaceComesBackHoweverTheHandlerEnds(t *testing.T) {
 	}
 }
 
+// Nobody was answered, so nothing was proved: neither is the account's count
+// cleared, nor the address remembered.
+func TestAClientThatHasGoneHasProvedNothing(t *testing.T) {
+	l := newLimiter(t, lockLimits(nil))
+	failures(t, l, "203.0.113.9", "bob", 9)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := request("POST", "/api", addr1, "").WithContext(ctx)
+	r.SetBasicAuth("bob", "x")
+	send(l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), r)
+	failures(t, l, "203.0.113.9", "bob", 1)
+	inside(l, addr1, func(ctx context.Context) {
+		if _, err := l.Attempt(ctx, Credential{Account: "bob"}); err == nil {
+			t.Error("the address is admitted to the locked account")
+		}
+	})
+}
+
+// Where there is no address there is none to remember.
+func TestNobodyIsRememberedOutsideHandlers(t *testing.T) {
+	l := newLimiter(t, lockLimits(nil))
+	if a, err := l.Attempt(t.Context(), Credential{Account: "bob"}); err != nil || a.Succeed() != nil {
+		t.Fatal(err)
+	}
+	failures(t, l, addr1, "bob", 10)
+	if _, err := l.Attempt(t.Context(), Credential{Account: "bob"}); err == nil {
+		t.Error("an attempt from nowhere is admitted to the locked account")
+	}
+}
+
 // A handler that goes on after the stage has returned, as one behind
 // http.TimeoutHandler does, may still give its verdict.
 func TestAVerdictAfterTheStageCounts(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -231,6 +232,7 @@ func TestShutdownWakesTheAnswersThatAreKeptBack(t *testing.T) {
 		if t.Context().Err() != nil {
 			t.Fatal("they were not kept back")
 		}
+		runtime.Gosched()
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -134,7 +134,7 @@ func classify(status int) store.Outcome {
 }
 
 // begin decides, with the first header, what becomes of the answer.
-func (s *signIn) begin(status int, stream bool) {
+func (s *signIn) begin(status int) {
 	if s.status != 0 {
 		return
 	}
@@ -149,8 +149,6 @@ func (s *signIn) begin(status int, stream bool) {
 		}
 	case locked != nil:
 		s.mode = drop
-	case delay > 0 && stream:
-		s.l.counts.sleepers.skipped.add(1)
 	case delay > 0:
 		s.mode = keep
 	}
@@ -162,14 +160,14 @@ func (s *signIn) WriteHeader(status int) {
 		s.ResponseWriter.WriteHeader(status) // not the answer yet
 		return
 	}
-	if s.begin(status, false); s.mode == passOn { // a second one is the server's to log
+	if s.begin(status); s.mode == passOn { // a second one is the server's to log
 		s.ResponseWriter.WriteHeader(status)
 	}
 }
 
 // Write implements http.ResponseWriter.
 func (s *signIn) Write(b []byte) (int, error) {
-	s.begin(http.StatusOK, false)
+	s.begin(http.StatusOK)
 	switch s.mode {
 	case drop:
 		return len(b), nil
@@ -185,7 +183,7 @@ func (s *signIn) Write(b []byte) (int, error) {
 
 // WriteString implements io.StringWriter.
 func (s *signIn) WriteString(text string) (int, error) {
-	if s.begin(http.StatusOK, false); s.mode == passOn {
+	if s.begin(http.StatusOK); s.mode == passOn {
 		return io.WriteString(s.ResponseWriter, text)
 	}
 	return s.Write([]byte(text))
@@ -193,7 +191,7 @@ func (s *signIn) WriteString(text string) (int, error) {
 
 // ReadFrom implements io.ReaderFrom, so that a file still goes out by sendfile.
 func (s *signIn) ReadFrom(r io.Reader) (int64, error) {
-	if s.begin(http.StatusOK, false); s.mode == passOn {
+	if s.begin(http.StatusOK); s.mode == passOn {
 		return io.Copy(s.ResponseWriter, r)
 	}
 	return io.Copy(struct{ io.Writer }{s}, r)
@@ -217,7 +215,7 @@ func (s *signIn) send() {
 
 // FlushError is for http.ResponseController.
 func (s *signIn) FlushError() error {
-	switch s.begin(http.StatusOK, true); s.mode {
+	switch s.begin(http.StatusOK); s.mode {
 	case drop:
 		return nil
 	case keep:
@@ -247,7 +245,7 @@ func (s *signIn) finish() {
 		if locked == nil && s.r.Context().Err() != nil {
 			return // nobody was answered: no verdict
 		}
-		s.begin(http.StatusOK, false) // as the server would
+		s.begin(http.StatusOK) // as the server would
 	}
 	switch s.mode {
 	case drop:

@@ -633,13 +633,13 @@ func TestExactlyTwoBudgetsPassOverABoundary(t *testing.T) {
 					}
 					return n
 				}
-				time.Sleep(time.Minute - 1)
+				time.Sleep(time.Minute - time.Nanosecond)
 				last := burst()
-				time.Sleep(1) // over the boundary, by a nanosecond
+				time.Sleep(time.Nanosecond) // over the boundary, by a nanosecond
 				next := burst()
-				time.Sleep(time.Minute - 1)
+				time.Sleep(time.Minute - time.Nanosecond)
 				again := burst()
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				if last != tc.budget || next != tc.budget || again != 0 || burst() != tc.budget {
 					t.Errorf("%d passed before, %d after the boundary and %d until the next; the budget is %d", last, next, again, tc.budget)
 				}

@@ -1,5 +1,6 @@
 // Package store holds what a limiter remembers between requests: token
-// buckets, one for each key of each tier.
+// buckets, one for each key of each tier, and, where the store can ([Locker]),
+// failure counters.
 //
 // [Store] is the one interface; [Memory] keeps everything in the process and
 // is the default. Another implementation must pass the suite in
