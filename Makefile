@@ -9,7 +9,7 @@ MODULES      = . examples
 FUZZTIME    ?= 20s
 BENCHTIME   ?= 1s
 
-.PHONY: demo pki login test test-quick lint bench fuzz soak
+.PHONY: demo pki login test redis test-quick lint bench fuzz soak
 
 demo:
 	cd examples && $(GO) run ./quickstart
@@ -25,10 +25,17 @@ login:
 # cgo is what the race detector needs; without a C compiler the tests run
 # without it and say so.
 RACE := $(shell command -v $$($(GO) env CC) >/dev/null 2>&1 && echo -race)
-test:
+test: redis
 	@test -n "$(RACE)" || echo "no C compiler: running without the race detector (apt-get install gcc)"
 	@for m in $(MODULES); do (cd $$m && echo "== $$m" && $(GO) test $(RACE) -shuffle=on -timeout 9m ./...) || exit 1; done
-	@echo "== allocation budgets (without the race detector)" && $(GO) test -run 'Alloc' ./...
+	@echo "== allocation budgets and floods of millions (not under the race detector)" && $(GO) test -run 'Alloc|Flood|Spray|Million' ./...
+
+# The Redis store is tested against real servers.
+redis:
+	@command -v redis-server >/dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+		{ apt-get install -y -qq redis-server || { apt-get update -qq && apt-get install -y -qq redis-server; }; } >/dev/null; } || \
+		{ echo "the tests need redis-server: apt-get install redis-server"; exit 1; }
 
 test-quick:
 	$(GO) test ./...
