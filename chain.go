@@ -57,7 +57,7 @@ func (l *Limiter) Tiers(next http.Handler) http.Handler {
 // before it, it does that stage's work too. Where both are wanted,
 // [Limiter.Handler] asks tiers and windows in one step, so that what one
 // refuses spends nothing of the other; by hand the windows belong behind the
-// tiers.
+// tiers. As an arrival it counts what reaches it.
 func (l *Limiter) Windows(next http.Handler) http.Handler {
 	if l.isBare() {
 		return next

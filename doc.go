@@ -51,6 +51,24 @@
 // only named, and an endpoint with Disown does it by itself where the answer
 // shows that the account was not proved.
 //
+// # Windows
+//
+// A fixed window says how many requests may be let in until the next full
+// minute (or whatever [WindowsConfig].Window is), when all of them are back.
+// Each request of a class is in exactly one: that of its account, if
+// [WithAccount] or, before the windows are asked, [SetAccount] vouches for it;
+// otherwise that of its address. The kid of a JWS and the user of HTTP Basic are
+// claims: each new name would be a new budget. What tiers or windows refuse is
+// not counted and spends nothing anywhere. The process ceiling counts arrivals:
+// refused, excluded, exempt and without a class, each once.
+//
+// Paths in Exclude are outside the windows of accounts and addresses, as long
+// as they are written plainly: one that would be cleaned (/assets/../acme) or
+// that decodes to another is counted.
+//
+// Around a boundary two budgets pass within a moment; a tier beside the windows
+// evens that out. No window holds a request.
+//
 // # Being held instead of refused
 //
 // Most ACME clients take a 429 as the end of their run. With MaxWait set, a
@@ -105,6 +123,20 @@
 // nobody else spends meanwhile. The document is that of the endpoint's
 // protocol; see package problem.
 //
+// # Headers
+//
+// X-RateLimit-Limit, -Remaining and -Reset tell what is left, on refusals or, if
+// [HeadersConfig] says so, on all responses; Reset is the Unix time, in seconds,
+// at which all of it is there again. HeadersConfig.IETF adds RateLimit and
+// RateLimit-Policy. They speak of the tier or window with the fewest requests
+// left or, on a refusal, of the one that refused, and never of one in shadow.
+// OCSP and CRL answers that are not refusals carry none, for caches keep them.
+//
+// The fields are set before the handler runs, and what it sets replaces them. A
+// handler that adds instead, as httputil.ReverseProxy does with what its
+// backend sent, must drop one of the two (in ModifyResponse). With "always" and
+// a global tier or a ceiling strangers can read how busy the server is.
+//
 // # Stores and failure
 //
 // Counts live in a store.Store, in memory unless you bring one. No failure of
@@ -129,7 +161,8 @@
 // what its context carries), a refused one those of its document. The decision
 // over all tiers is one critical section and allocates nothing. Reading the
 // account of an ACME request costs its body, up to 64 KiB; it is not read if
-// what needs no body already refuses.
+// what needs no body already refuses. Header fields on every response cost two
+// more (five fields three), exclusions of windows three.
 //
 // # Composing by hand
 //
@@ -138,6 +171,10 @@
 // [SetAccount], write
 //
 //	limiter.ClientIP(yours(limiter.Tiers(limiter.Guard("hsm").Handler(ca))))
+//
+// [Limiter.Windows] belongs behind the tiers. It then counts, arrivals too, what
+// those let through, and what it refuses has paid there; only the whole chain
+// asks both in one step.
 //
 // Logging and metrics of your own belong outside, so that they see refusals.
 package weir

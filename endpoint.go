@@ -22,8 +22,8 @@ const (
 	KindCRL  Kind = "crl"
 	KindEST  Kind = "est" // RFC 7030; the account is the HTTP Basic user
 	KindSCEP Kind = "scep"
-	KindAPI  Kind = "api"  // problem+json, or HTML to who asks for it
-	KindPage Kind = "page" // HTML, or problem+json to who asks for it
+	KindAPI  Kind = "api"  // problem+json, HTML or plain text, as Accept says
+	KindPage Kind = "page" // HTML to browsers, problem+json to all others
 	KindS3   Kind = "s3"
 )
 

@@ -848,6 +848,23 @@ func TestWindowsInShadow(t *testing.T) {
 	}
 }
 
+// What is refused before its body is read would have been refused by shadows,
+// too.
+func TestShadowsTellOfRequestsRefusedBeforeTheirBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := windowed(9, 1, 0)
+		cfg.Endpoints = []Endpoint{{Class: "api", Kind: KindACME}}
+		cfg.Tiers.PerIP, cfg.Tiers.PerAccount = perHour(1), perHour(9)
+		cfg.Shadow = []string{WindowAddress}
+		l := newLimiter(t, cfg)
+		admitted(t, l.Handler(served), acmePost("/", alice, kidBody("https://ca.example/a1")))
+		refused(t, l.Handler(served), unreadPost(t))
+		if n := l.counts.class("api").shadowed[WindowAddress].value(); n != 1 {
+			t.Errorf("%d counted as refused by shadow, want 1", n)
+		}
+	})
+}
+
 // A request that is held is in the window in which it is admitted; while it
 // waits it takes nobody's place there.
 func TestAHeldRequestIsCountedWhenItIsAdmitted(t *testing.T) {
@@ -974,6 +991,24 @@ func TestTheCeilingRefusesWhomATierWouldHold(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whatever else refuses it may have the longer wait, in line or not.
+func TestTheLongestWaitIsToldAlsoAboveTheCeilingAndBehindALine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := windowed(3, 3, 3).with(Endpoint{Class: "free", Limits: map[string]Limit{TierGlobal: {}}})
+		cfg.Tiers.Global, cfg.Tiers.MaxWait = TierConfig{Rate: 0.1, Burst: 1}, Duration(time.Hour)
+		cfg.Tiers.PerIP = TierConfig{Rate: 1.0 / 200, Burst: 1, MaxWait: waiting(0)}
+		b := newBank(t, cfg)
+		b.drain(1, func() *http.Request { return from(bob) })
+		b.drain(1, func() *http.Request { return to("free", alice) })
+		b.arrive("in line", from(carol)).held()
+		a := b.arrive("short of its own, too", fromAlice())
+		a.refusedAt(0, 200)
+		if !strings.Contains(a.rec.Body.String(), TierPerIP) {
+			t.Errorf("it was refused with %s, want its address's tier blamed", a.rec.Body)
+		}
+	})
 }
 
 // In shadow the ceiling tells once of each request that it would have refused

@@ -246,7 +246,7 @@ func (e *entry) worthLess(f *entry) bool {
 // have not been asked for during the IdleTTL. A bucket that is not full stays,
 // however short that is.
 func (s *shard) dropIdle(t *table, now int64, n int) {
-	for range min(n, len(s.entries)) {
+	for left := min(n, len(s.entries)); left > 0; {
 		if s.sweep >= len(s.entries) {
 			s.sweep = 0
 		}
@@ -256,6 +256,7 @@ func (s *shard) dropIdle(t *table, now int64, n int) {
 			continue
 		}
 		s.sweep++
+		left--
 	}
 }
 

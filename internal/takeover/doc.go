@@ -1,0 +1,39 @@
+// Package takeover keeps a limiter counting while a shared store fails.
+//
+// A [Store] stands before a store that lives elsewhere. While that one answers,
+// it decides. When it fails, or hangs, a breaker opens within a handful of
+// calls, a [store.Memory] of the process takes over, and nobody waits for the
+// network any more; when it is back, it decides again. In no case does a call
+// fail because the remote store did (requirements S4 and S8).
+//
+// # Budgets
+//
+// Of each bucket the remote store told of, it is remembered what it held and
+// when. With that the local bucket begins, so that an outage hands nobody a
+// budget again; what was never heard of begins full. On return, before the remote
+// store decides again, it is told what was spent meanwhile, and held to no more
+// than the bucket can have refilled since it was last seen: a server that comes
+// back empty gives nobody a budget again either. A bucket that
+// lacks no more than a tenth of its burst is not remembered: it begins full. The
+// number remembered is bounded, and the one asked least recently goes first.
+//
+// During an outage of length W, R replicas that are told of each other admit from
+// one bucket at most
+//
+//	level + rate·W, or R·cost if that is more
+//
+// where level is what the bucket held when it was last seen; a replica that never
+// heard of it takes it for full. A call that failed after it was sent may have
+// been spent there and is spent here too: too little is admitted, by one cost,
+// never too much.
+//
+// # Refused keys
+//
+// What the remote store refused until an instant is refused here until then
+// without a call (requirement S9), but asked again once in [Options.Recheck], by
+// default a second: another replica may have given tokens back. Only a check of
+// the same limit and of no smaller cost is answered that way. Refund and
+// [Store.Forget] end it. Requests that a window counts even when they are refused
+// are counted in batches, a tenth of a second late at most, and always before the
+// next request that the remote store is asked about.
+package takeover

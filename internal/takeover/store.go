@@ -1,0 +1,292 @@
+package takeover
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir/store"
+)
+
+// Store is a remote store with a local one that takes over while it fails. It is
+// safe for concurrent use; the zero Store is not usable, see [New]. While the
+// remote store fails, a goroutine tries whether it is back; Close and Retire end
+// it.
+type Store struct {
+	remote   store.Store
+	peeker   store.Peeker // nil: the remote store cannot look without spending
+	local    *store.Memory
+	opts     Options
+	base     time.Time
+	breaker  *breaker
+	seen     *sights
+	arrivals arrivals
+	pass     atomic.Bool
+	closed   atomic.Bool
+	settling atomic.Bool // a goroutine tells the remote store what was spent here
+
+	mu      sync.Mutex // guards retired, and the start of what work waits for
+	retired bool
+	work    sync.WaitGroup
+	ctx     context.Context // of all work in the background
+	cancel  context.CancelFunc
+}
+
+var (
+	_ store.Store      = (*Store)(nil)
+	_ store.Peeker     = (*Store)(nil)
+	_ store.Configurer = (*Store)(nil)
+	_ store.Sizer      = (*Store)(nil)
+)
+
+// New puts a Store before a remote one. Of local, which nobody else must spend
+// from, it takes what it needs to decide meanwhile.
+func New(remote store.Store, local *store.Memory, o Options) *Store {
+	s := &Store{remote: remote, local: local, opts: o.withDefaults(), base: time.Now()}
+	s.peeker, _ = remote.(store.Peeker)
+	s.seen = newSights(s.opts.Keys)
+	s.pass.Store(o.Pass)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.breaker = newBreaker()
+	return s
+}
+
+// now is nanoseconds since the Store was made, from 1 on.
+func (s *Store) now() int64 { return int64(time.Since(s.base)) + 1 }
+
+// SetPass says whether, from now on, what the remote store cannot decide fails
+// with an error instead of being decided here.
+func (s *Store) SetPass(on bool) { s.pass.Store(on) }
+
+// Degraded reports whether the local store decides now.
+func (s *Store) Degraded() bool { return s.breaker.isOpen.Load() }
+
+// Admit implements [store.Store]. Its only errors are [store.ErrClosed] and, with
+// Pass, those of the remote store and [ErrOpen].
+func (s *Store) Admit(ctx context.Context, checks []store.Check, dst []store.State) (store.Verdict, []store.State, error) {
+	return s.decide(ctx, "admit", checks, dst)
+}
+
+// Peek implements [store.Peeker]. Of a remote store that cannot look without
+// spending it tells what it has refused, and of all else that it would pass.
+func (s *Store) Peek(ctx context.Context, checks []store.Check, dst []store.State) (store.Verdict, []store.State, error) {
+	return s.decide(ctx, "peek", checks, dst)
+}
+
+func (s *Store) decide(ctx context.Context, op string, checks []store.Check, dst []store.State) (store.Verdict, []store.State, error) {
+	look := op == "peek"
+	if s.closed.Load() {
+		return store.Verdict{}, dst, store.ErrClosed
+	}
+	if !s.Degraded() {
+		if v, states, ok := s.refusal(checks, dst, s.now(), look); ok {
+			return v, states, nil
+		}
+	}
+	if look && s.peeker == nil && !s.Degraded() {
+		return store.Verdict{Refused: -1}, append(dst, make([]store.State, len(checks))...), nil
+	}
+	c, ok := s.enter()
+	err := error(ErrOpen)
+	if ok {
+		var due []store.Check
+		if !look {
+			due = s.arrivals.take(checks)
+		}
+		var v store.Verdict
+		var states []store.State
+		if v, states, err = s.ask(ctx, c, op, checks, due, dst); err == nil {
+			return v, states, nil
+		}
+		s.countHere(due)
+	}
+	if s.pass.Load() {
+		if !ok {
+			s.opts.Hooks.Failed(op, reasonOf(err), err)
+		}
+		return store.Verdict{}, dst, err
+	}
+	return s.decideHere(checks, dst, look)
+}
+
+// enter asks the breaker for leave to call the remote store.
+func (s *Store) enter() (call, bool) {
+	c, ok, opened := s.breaker.enter(s.now())
+	if opened {
+		s.opened(errStalled)
+	}
+	return c, ok
+}
+
+// ask asks the remote store, after what is due for the same windows.
+func (s *Store) ask(ctx context.Context, c call, op string, checks, due []store.Check, dst []store.State) (v store.Verdict, states []store.State, err error) {
+	all, into := checks, dst
+	if len(due) > 0 {
+		all, into = append(due[:len(due):len(due)], checks...), nil
+	}
+	err = s.call(ctx, c, op, func(ctx context.Context) (err error) {
+		if op == "peek" {
+			v, states, err = s.peeker.Peek(ctx, all, into)
+		} else {
+			v, states, err = s.remote.Admit(ctx, all, into)
+		}
+		if err == nil && len(states) != len(into)+len(all) || v.Refused >= len(all) {
+			err = errStates
+		}
+		return err
+	})
+	if err != nil {
+		return store.Verdict{}, dst, err
+	}
+	s.seen.note(all, states[len(into):], v, c.at, s.opts.Recheck)
+	if n := len(due); n > 0 {
+		states = append(dst, states[n:]...)
+		if !v.Admitted() {
+			v.Refused -= n // what is due is in shadow, and never to blame
+		}
+	}
+	return v, states, nil
+}
+
+// call makes one call within its time. The caller's going away does not end it: it
+// may have run, and a connection given up in the middle is lost to others.
+func (s *Store) call(ctx context.Context, c call, op string, f func(context.Context) error) error {
+	deadline := time.Now().Add(s.opts.Timeout)
+	hurried := false
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline, hurried = d, true
+	}
+	limited, cancel := context.WithDeadline(c.ctx, deadline)
+	defer cancel()
+	err := contained(limited, f)
+	now := s.now()
+	o := answered
+	switch {
+	case err == nil:
+		s.opts.Hooks.Answered(op, time.Duration(now-c.at))
+	case limited.Err() == nil:
+		o = failed
+	case hurried:
+		o = moot
+	default:
+		o = timedOut
+	}
+	opened, mended := s.breaker.leave(c, now, o)
+	if err != nil {
+		if c.ctx.Err() != nil && !opened {
+			err = errGivenUp
+		}
+		s.opts.Hooks.Failed(op, reasonOf(err), err)
+	}
+	if opened {
+		s.opened(err)
+	}
+	if mended {
+		s.settleSoon()
+	}
+	return err
+}
+
+// contained turns a panic into an error.
+func contained(ctx context.Context, f func(context.Context) error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &panicked{v}
+		}
+	}()
+	return f(ctx)
+}
+
+// Refund implements [store.Store]. What was spent here and is not told yet is
+// given back here; of the rest, what the remote store cannot take back now is
+// lost to it, and given back here.
+func (s *Store) Refund(ctx context.Context, checks []store.Check) error {
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	var told, here []store.Check
+	now := s.now()
+	for i := range checks {
+		if c := checks[i]; s.seen.giveBack(&c, now) {
+			told = append(told, c)
+		} else {
+			here = append(here, s.opts.share(c))
+		}
+	}
+	if len(told) > 0 {
+		c, ok := s.enter()
+		if !ok || s.call(ctx, c, "refund", func(ctx context.Context) error { return s.remote.Refund(ctx, told) }) != nil {
+			here = append(here, told...)
+		}
+	}
+	return s.local.Refund(ctx, here)
+}
+
+// Forget drops what is known of a bucket, so that the next request asks the
+// remote store about it: somebody has reset it there.
+func (s *Store) Forget(scope string, key store.Key) { s.seen.forget(scope, key, s.now()) }
+
+// Configure implements [store.Configurer], for both stores.
+func (s *Store) Configure(sc store.Scope) {
+	if c, ok := s.remote.(store.Configurer); ok {
+		c.Configure(sc)
+	}
+	share := func(l store.Limit) store.Limit { return s.opts.share(store.Check{Limit: l}).Limit }
+	sc.Limit = share(sc.Limit)
+	if of := sc.LimitOf; of != nil {
+		sc.LimitOf = func(k store.Key) store.Limit { return share(of(k)) }
+	}
+	s.local.Configure(sc)
+}
+
+// Drop implements [store.Configurer], for both stores.
+func (s *Store) Drop(name string) {
+	if c, ok := s.remote.(store.Configurer); ok {
+		c.Drop(name)
+	}
+	s.local.Drop(name)
+	s.seen.drop(name, s.now())
+}
+
+// Size implements [store.Sizer]: the remote store's size if that knows it, else
+// the local one's.
+func (s *Store) Size(scope string) store.Size {
+	if z, ok := s.remote.(store.Sizer); ok {
+		return z.Size(scope)
+	}
+	return s.local.Size(scope)
+}
+
+// Retire ends all work in the background. With stop, the remote store is closed
+// and the local one decides from now on; without, the remote store decides for as
+// long as it answers.
+func (s *Store) Retire(stop bool) error {
+	s.mu.Lock()
+	was := s.retired
+	s.retired = true
+	s.mu.Unlock()
+	if was {
+		return nil
+	}
+	s.flush(s.ctx)
+	if stop {
+		s.breaker.stop()
+	}
+	s.cancel()
+	s.work.Wait()
+	if !stop {
+		return nil
+	}
+	return s.remote.Close()
+}
+
+// Close implements [store.Store]. It closes both stores.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	err := s.Retire(true)
+	return errors.Join(err, s.local.Close())
+}
