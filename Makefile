@@ -31,7 +31,7 @@ test: redis
 
 # The Redis store is tested against real servers.
 redis:
-	@command -v redis-server >/dev/null || { \
+	@command -v "$${REDIS_SERVER:-redis-server}" >/dev/null || { \
 		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
 		{ apt-get install -y -qq redis-server || { apt-get update -qq && apt-get install -y -qq redis-server; }; } >/dev/null; } || \
 		{ echo "the tests need redis-server: apt-get install redis-server"; exit 1; }

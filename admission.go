@@ -240,8 +240,8 @@ func (l *Limiter) admit(ctx context.Context, p *policy, b *basket) store.Verdict
 		return v
 	}
 	b.states, b.by = b.states[:0], nil
-	if ctx.Err() != context.Canceled { // a client that left is no failure of the store
-		l.storeFailed("admit", err)
+	if l.shared == nil && ctx.Err() != context.Canceled { // a client that left is no failure of the store
+		l.storeFailed("admit", err) // a shared one has told
 	}
 	if p.cfg.Store.OnError == "allow" {
 		return store.Verdict{Refused: -1}

@@ -926,7 +926,7 @@ func TestAFailingStoreOpensNoDoorAndClosesNone(t *testing.T) {
 				if told != tt.told {
 					t.Errorf("%d guesses were told while the store failed, want %d", told, tt.told)
 				}
-				if len(lines.with("the store failed", "op=begin")) == 0 || l.counts.errors["begin"].value() == 0 {
+				if len(lines.with("the store failed", "op=begin")) == 0 || l.counts.errors[errorKey("begin", "other")].value() == 0 {
 					t.Errorf("log %q", lines.with())
 				}
 				st.broken.Store(false)

@@ -59,6 +59,7 @@ var mayImport = []struct {
 	{"weir/store/storetest", []string{"weir/store"}},
 	{"weir/store/*", []string{"weir/store"}},
 	{"weir/problem", nil},
+	{"weir/internal/takeover", []string{"weir/store"}}, // a store before a store
 	{"weir/internal/*", nil},
 }
 
@@ -116,6 +117,8 @@ func TestTheArrowsAreAsDrawn(t *testing.T) {
 		{"weir/store/redis", "weir", false},
 		{"weir/problem", "weir/store", false},
 		{"weir/internal/gate", "weir/internal/jws", false},
+		{"weir/internal/takeover", "weir/store", true},
+		{"weir/internal/takeover", "weir/store/redis", false},
 		{"weir/elsewhere", "weir/store", false},
 	} {
 		assert.Equal(t, tt.want, arrowHolds(tt.importer, tt.imported), "%s → %s", tt.importer, tt.imported)

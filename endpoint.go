@@ -2,6 +2,7 @@ package weir
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/store"
@@ -26,6 +27,16 @@ const (
 	KindPage Kind = "page" // HTML to browsers, problem+json to all others
 	KindS3   Kind = "s3"
 )
+
+var kinds = []Kind{KindACME, KindOCSP, KindCRL, KindEST, KindSCEP, KindAPI, KindPage, KindS3}
+
+func kindNames() string {
+	list := make([]string, len(kinds))
+	for i, k := range kinds {
+		list[i] = string(k)
+	}
+	return strings.Join(list, ", ")
+}
 
 // Mode says what a request does when its guard has no free slot.
 type Mode string

@@ -2,9 +2,9 @@ package weir
 
 import (
 	"context"
-	"fmt"
 	"time"
 
+	"github.com/weir-go/weir/internal/takeover"
 	"github.com/weir-go/weir/store"
 )
 
@@ -44,6 +44,6 @@ func (f foreignPeeker) Peek(ctx context.Context, checks []store.Check, dst []sto
 // panicAsError must be called directly by defer, for recover to see the panic.
 func panicAsError(err *error) {
 	if v := recover(); v != nil {
-		*err = fmt.Errorf("panic: %v", v)
+		*err = &takeover.Panic{Value: v}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weir-go/weir/internal/takeover"
 	"github.com/weir-go/weir/problem"
 	"github.com/weir-go/weir/store"
 )
@@ -22,6 +23,7 @@ type Limiter struct {
 	configurer store.Configurer // nil: the store needs no bounds
 	sizer      store.Sizer      // nil: the store does not know its size
 	locker     store.Locker     // counts failures; local if the store cannot
+	shared     *takeover.Store  // the store, if it is one that can go away; else nil
 	local      *store.Memory    // counts while the store fails; the store itself if it is this one
 	keyer      keyer
 	counts     *counts
@@ -71,7 +73,9 @@ func New(cfg Config, opts ...Option) (*Limiter, error) {
 	l.configurer, _ = l.store.(store.Configurer)
 	l.sizer, _ = l.store.(store.Sizer)
 	l.locker = lockerOf(l.store, l.local)
-	if l.opts.store != nil {
+	if _, ok := l.opts.store.(store.Pinger); ok {
+		l.share(l.opts.store, storeTimeout)
+	} else if l.opts.store != nil {
 		l.store = foreign{l.store}
 		if l.peeker != nil {
 			l.peeker = foreignPeeker{l.peeker}
@@ -113,10 +117,16 @@ func (l *Limiter) Reload(cfg Config) error {
 		return nil
 	}
 	if l.fixed == nil {
+		if err := l.openBackend(&p.cfg); err != nil {
+			return err
+		}
 		if l.opts.registerer != nil && !l.isClosed() {
 			// A scrape may come at once, in New before there is any policy.
 			l.policy.CompareAndSwap(nil, &policy{})
 			if l.hub, err = joinHub(l.opts.registerer, p.cfg.Namespace, l); err != nil {
+				if l.opts.store == nil && l.shared != nil {
+					l.unshare()
+				}
 				return err
 			}
 		}
@@ -126,6 +136,9 @@ func (l *Limiter) Reload(cfg Config) error {
 	l.configureLocks(p)
 	for name, g := range p.guards {
 		g.gate.Resize(p.guardSize[name], p.cfg.Guards[name].MaxQueue)
+	}
+	if l.shared != nil {
+		l.shared.SetPass(p.cfg.Store.OnError == "allow")
 	}
 	l.policy.Store(p)
 	l.dropScopes(p)
@@ -180,6 +193,9 @@ func (l *Limiter) Close() error {
 	close(l.closed)
 	if l.hub != nil {
 		l.hub.leave(l.opts.registerer, l)
+	}
+	if l.shared != nil {
+		_ = l.shared.Retire(l.opts.store == nil) // its connections were broken anyway, if it errs
 	}
 	return nil
 }

@@ -541,14 +541,14 @@ func TestFailingStoreRefusesNobodyForIt(t *testing.T) {
 				if got := admits(h, 10, r); got != tc.want {
 					t.Errorf("%d of 10 were admitted, want %d", got, tc.want)
 				}
-				if got := metric(t, reg, "weir_store_errors_total", "op", "admit"); got != 10 {
+				if got := metric(t, reg, "weir_store_errors_total", "op", "admit", "reason", "other"); got != 10 {
 					t.Errorf("%v errors counted, want 10", got)
 				}
 				lines := logged.with("ERROR", "op=admit", errStoreDown.Error())
 				if len(lines) != 1 {
 					t.Errorf("%d log lines within one interval, want one:\n%s", len(lines), strings.Join(lines, "\n"))
 				}
-				time.Sleep(logInterval + 1)
+				time.Sleep(storeLogInterval + 1)
 				send(h, r())
 				if lines = logged.with("ERROR", "op=admit", "times=10"); len(lines) != 1 {
 					t.Errorf("the next interval's line is missing or does not say how often: %q", logged.with("ERROR"))
@@ -614,7 +614,7 @@ func TestPanickingStoreIsAFailingStore(t *testing.T) {
 	r.Body = unread{t}
 	refused(t, h, r)
 	for _, op := range []string{"admit", "refund"} {
-		if got := metric(t, reg, "weir_store_errors_total", "op", op); got == 0 {
+		if got := metric(t, reg, "weir_store_errors_total", "op", op, "reason", "panic"); got == 0 {
 			t.Errorf("no errors of %s counted", op)
 		}
 		if n := len(logged.with("ERROR", "op="+op, "panic: nil map")); n != 1 {
@@ -652,7 +652,7 @@ func TestLeavingClientIsNoStoreFailure(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
 		send(h, in4(addr1, "f1", "a1").WithContext(ctx))
-		if got := metric(t, reg, "weir_store_errors_total", "op", "admit"); got != 0 {
+		if got := metric(t, reg, "weir_store_errors_total", "op", "admit", "reason", "timeout"); got != 0 {
 			t.Errorf("%v errors counted, want none", got)
 		}
 	})
@@ -698,7 +698,7 @@ func TestFailingStoreIsToldWhenAnAccountIsSetOrDisowned(t *testing.T) {
 				s.breakAs(failAtOnce)
 				do(ctx)
 			})), claiming("a1", addr1))
-			if got := metric(t, reg, "weir_store_errors_total", "op", op); got != 1 {
+			if got := metric(t, reg, "weir_store_errors_total", "op", op, "reason", "other"); got != 1 {
 				t.Errorf("%v errors counted, want 1", got)
 			}
 			if n := len(logged.with("ERROR", "op="+op)); n != 1 {

@@ -42,7 +42,7 @@ func (l *Limiter) configureLocks(p *policy) {
 	}
 	l.counts.authLock.Store(true)
 	for _, op := range []string{"begin", "settle"} {
-		countIn(l.counts, l.counts.errors, op)
+		countIn(l.counts, l.counts.errors, errorKey(op, "other"))
 	}
 	for _, callback := range []string{"credential", "audit"} {
 		countIn(l.counts, l.counts.panics, callback)

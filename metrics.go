@@ -31,7 +31,7 @@ type counts struct {
 	mu      sync.Mutex // guards the maps; the counters need none
 	classes map[Class]*classCounts
 	unkeyed map[string]*counter // by tier
-	errors  map[string]*counter // by store operation
+	errors  map[string]*counter // by store operation and reason, see errorKey
 	panics  map[string]*counter // by callback
 	address [clientip.Withheld + 1]counter
 
@@ -39,6 +39,8 @@ type counts struct {
 	locks     [lockWords]lockCounts
 	unsettled counter
 	sleepers  sleepers
+
+	latency latencies // of a shared store
 }
 
 // classCounts is what is counted for each class.
@@ -59,7 +61,7 @@ var shedReasons = [...]string{problem.ReasonQueueFull, problem.ReasonTimeout, pr
 func newCounts() *counts {
 	return &counts{
 		classes: map[Class]*classCounts{}, unkeyed: map[string]*counter{},
-		errors: map[string]*counter{"admit": {}, "refund": {}},
+		errors: map[string]*counter{errorKey("admit", "other"): {}, errorKey("admit", "timeout"): {}, errorKey("refund", "other"): {}},
 		panics: map[string]*counter{"account": {}, "key": {}, "nonce": {}},
 	}
 }
@@ -129,7 +131,8 @@ var series = []struct {
 	{"auth_delay_skipped_total", "Failed answers sent without their delay: streams, and those above the bound on sleepers.", false, nil},
 	{"auth_unsettled_total", "Attempts that a handler took over and did not settle.", false, nil},
 	{"clientip_doubtful_total", "Requests whose address headers could not be believed, by reason.", false, []string{"reason"}},
-	{"store_errors_total", "Calls to the store that failed.", false, []string{"op"}},
+	{"store_errors_total", "Calls to the store that failed, or were not made because it had failed and requests pass.", false, []string{"op", "reason"}},
+	{"store_degraded", "1 while the shared store is not asked because it fails.", true, nil},
 	{"callback_panics_total", "Panics in functions of the embedder, which were contained.", false, []string{"callback"}},
 }
 
@@ -156,8 +159,9 @@ func (l *Limiter) gather(emit func(name string, value float64, labels ...string)
 	for tier, v := range n.unkeyed {
 		emit("ratelimit_unkeyed_total", float64(v.value()), tier)
 	}
-	for op, v := range n.errors {
-		emit("store_errors_total", float64(v.value()), op)
+	for key, v := range n.errors {
+		op, reason, _ := strings.Cut(key, " ")
+		emit("store_errors_total", float64(v.value()), op, reason)
 	}
 	for callback, v := range n.panics {
 		emit("callback_panics_total", float64(v.value()), callback)
@@ -171,7 +175,8 @@ func (l *Limiter) gather(emit func(name string, value float64, labels ...string)
 	emit("ratelimit_holding", float64(l.lines.held()))
 	p := l.policy.Load()
 	l.gatherLocks(p, emit)
-	if l.sizer != nil {
+	l.gatherShared(p, emit)
+	if p.on && l.sizer != nil {
 		for _, s := range p.scopes {
 			size := l.sizer.Size(s.name)
 			emit("ratelimit_key_count", float64(size.Keys), s.label)
@@ -195,6 +200,9 @@ type hub struct {
 	retired  map[sample]float64 // what closed Limiters had counted
 	delay    *prometheus.Desc   // the one histogram
 	delayed  delaySums          // of closed Limiters
+	latency  *prometheus.Desc   // of shared stores
+	took     latencySums        // of closed Limiters
+	shared   bool               // a Limiter has or had a shared store
 }
 
 // hubsMu makes joining and leaving one step, so that nobody joins a hub that
@@ -210,6 +218,7 @@ func joinHub(reg prometheus.Registerer, namespace string, l *Limiter) (*hub, err
 		h.descs[s.name] = prometheus.NewDesc(namespace+"_"+s.name, s.help, s.labels, nil)
 	}
 	h.delay = prometheus.NewDesc(namespace+"_auth_delay_seconds", "Delays of failed answers.", nil, nil)
+	h.latency = prometheus.NewDesc(namespace+"_store_seconds", "Time that answers of the shared store took.", nil, nil)
 	if err := reg.Register(h); err != nil {
 		already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err)
 		if !ok {
@@ -221,6 +230,7 @@ func joinHub(reg prometheus.Registerer, namespace string, l *Limiter) (*hub, err
 	}
 	h.mu.Lock()
 	h.limiters = append(h.limiters, l)
+	h.shared = h.shared || l.shared != nil
 	h.mu.Unlock()
 	return h, nil
 }
@@ -243,6 +253,7 @@ func (h *hub) leave(reg prometheus.Registerer, l *Limiter) {
 		}
 	})
 	h.delayed.add(l.counts)
+	h.took.add(l.counts)
 	last := len(h.limiters) == 0
 	h.mu.Unlock()
 	if last {
@@ -262,6 +273,7 @@ func (h *hub) Describe(ch chan<- *prometheus.Desc) {
 		ch <- d
 	}
 	ch <- h.delay
+	ch <- h.latency
 }
 
 // Collect implements prometheus.Collector.
@@ -274,11 +286,15 @@ func (h *hub) Collect(ch chan<- prometheus.Metric) {
 	for _, l := range h.limiters {
 		l.gather(func(name string, value float64, labels ...string) { sums[newSample(name, labels)] += value })
 	}
-	delays := h.delayed
+	delays, took, shared := h.delayed, h.took, h.shared
 	for _, l := range h.limiters {
 		delays.add(l.counts)
+		took.add(l.counts)
 	}
 	h.mu.Unlock()
+	if shared {
+		ch <- took.metric(h.latency)
+	}
 	if delays.used {
 		ch <- delays.metric(h.delay)
 	}

@@ -175,8 +175,9 @@ func TestEverySeriesIsThereFromTheStart(t *testing.T) {
 		`weir_callback_panics_total{callback="account"} 0`,
 		`weir_callback_panics_total{callback="key"} 0`,
 		`weir_callback_panics_total{callback="nonce"} 0`,
-		`weir_store_errors_total{op="admit"} 0`,
-		`weir_store_errors_total{op="refund"} 0`,
+		`weir_store_errors_total{op="admit",reason="other"} 0`,
+		`weir_store_errors_total{op="admit",reason="timeout"} 0`,
+		`weir_store_errors_total{op="refund",reason="other"} 0`,
 	} {
 		if !slices.Contains(all, line) {
 			t.Errorf("there is no %q in:\n%s", line, strings.Join(all, "\n"))
@@ -206,7 +207,8 @@ func TestSeriesHaveTheTypesThatTheirNamesSay(t *testing.T) {
 		t.Errorf("the linter says %v, %v", problems, err)
 	}
 	for _, one := range series {
-		optional := strings.HasPrefix(one.name, "auth_") // absent while the auth lock is off
+		// Absent while the auth lock is off, and without a shared store.
+		optional := strings.HasPrefix(one.name, "auth_") || one.name == "store_degraded"
 		if !optional && !strings.Contains(text, "# HELP ca_"+one.name+" "+one.help+"\n") {
 			t.Errorf("%s is not described", one.name)
 		}
@@ -850,6 +852,6 @@ func TestStoreErrorsAndPanicsAreCounted(t *testing.T) {
 		return !strings.Contains(line, "_panics_") && !strings.Contains(line, "_errors_")
 	}),
 		`weir_callback_panics_total{callback="account"} 1`,
-		`weir_store_errors_total{op="admit"} 1`,
+		`weir_store_errors_total{op="admit",reason="other"} 1`,
 	)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/internal/clientip"
+	"github.com/weir-go/weir/internal/jws"
 	"github.com/weir-go/weir/internal/quota"
 	"github.com/weir-go/weir/problem"
 	"github.com/weir-go/weir/store"
@@ -114,6 +115,16 @@ func (l *Limiter) validateOptions(c *Config, f *faults) map[string]int {
 			f.add(path, sizes[name], ReasonOutOfRange, "the function of WithPoolSize(%q, …) must return at least 1", name)
 		}
 	}
+	for _, kind := range slices.Sorted(maps.Keys(l.opts.writers)) {
+		if !slices.Contains(kinds, kind) {
+			f.add("option.WithRejection", string(kind), ReasonUnknown, "name a kind of endpoint: %s", kindNames())
+		} else if l.opts.writers[kind] == nil {
+			f.add("option.WithRejection", string(kind), ReasonMissing, "give the Writer of that kind, or leave the option out")
+		}
+	}
+	if help := l.opts.help; help != "" && !problem.ValidHelp(help) {
+		f.add("option.WithHelp", help, ReasonInvalid, "write an absolute URL such as https://ca.example/limits, of printable ASCII without blanks, quotes or angle brackets")
+	}
 	return sizes
 }
 
@@ -131,6 +142,9 @@ func (l *Limiter) validateReload(c *Config, f *faults) {
 	}
 	if c.Store.Backend != was.Store.Backend {
 		f.add("store.backend", c.Store.Backend, ReasonConflict, "it cannot change at run time: leave it %q, or build a new Limiter", was.Store.Backend)
+	}
+	if c.Store.Redis != was.Store.Redis {
+		f.add("store.redis", nil, ReasonConflict, "it cannot change at run time: leave it, or build a new Limiter")
 	}
 	if c.Store.KeySecret != was.Store.KeySecret {
 		f.add("store.key_secret", nil, ReasonConflict, "it cannot change at run time, for every account's count would start anew: leave it, or build a new Limiter")
@@ -160,9 +174,21 @@ func (l *Limiter) identities(networks, accounts []string) identities {
 		if id.accounts == nil {
 			id.accounts = map[store.Key]bool{}
 		}
-		id.accounts[l.keyer.key(TierPerAccount, a)] = true
+		for _, name := range spellings(a) {
+			id.accounts[l.keyer.key(TierPerAccount, name)] = true
+		}
 	}
 	return id
+}
+
+// spellings returns the names by which requests may know an account that a
+// configuration names: an ACME one is known by the path of its URL, whatever
+// the host, and its operator is likely to write the whole.
+func spellings(account string) []string {
+	if path := jws.AccountPath(account); path != account {
+		return []string{account, path}
+	}
+	return []string{account}
 }
 
 func (p *policy) compileClasses(l *Limiter) {
@@ -225,7 +251,9 @@ func (l *Limiter) compileTier(cfg *Config, name string) *tier {
 		if t.overrides == nil {
 			t.overrides = map[store.Key]store.Limit{}
 		}
-		t.overrides[l.keyer.key(name, id)] = store.Limit(o)
+		for _, id := range spellings(id) {
+			t.overrides[l.keyer.key(name, id)] = store.Limit(o)
+		}
 	}
 	return t
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/internal/clientip"
+	"github.com/weir-go/weir/internal/takeover"
 	"github.com/weir-go/weir/problem"
 )
 
@@ -114,8 +115,8 @@ func (l *Limiter) contain(callback string, ok *bool) {
 
 // storeFailed counts and logs a failed call to the store (requirement S4).
 func (l *Limiter) storeFailed(op string, err error) {
-	countIn(l.counts, l.counts.errors, op).add(1)
-	if n, log := l.logs.open("store", op); log {
+	countIn(l.counts, l.counts.errors, errorKey(op, takeover.ReasonOf(err))).add(1)
+	if n, log := l.logs.openEvery(storeLogInterval, "store", op); log {
 		l.log.Error("weir: the store failed; counting in this process or passing, as store.on_error says", "op", op, "error", err, "times", n)
 	}
 }
@@ -148,6 +149,9 @@ func (l *Limiter) logDoubt(reason clientip.Reason) {
 // flood fills no disk: the line says how often it happened since the last.
 const logInterval = 10 * time.Second
 
+// storeLogInterval is the same for a store that fails (requirement S4).
+const storeLogInterval = time.Minute
+
 // logGate holds the lines of one kind back.
 type logGate struct {
 	times atomic.Uint64
@@ -156,11 +160,13 @@ type logGate struct {
 
 // open counts one occurrence. due is true once an interval; times is then how
 // often it happened since the last line, this time included.
-func (g *logGate) open() (times uint64, due bool) {
+func (g *logGate) open() (times uint64, due bool) { return g.openEvery(logInterval) }
+
+func (g *logGate) openEvery(interval time.Duration) (times uint64, due bool) {
 	g.times.Add(1)
 	now := time.Now().UnixNano()
 	next := g.next.Load()
-	if now < next && next-now <= int64(logInterval) || !g.next.CompareAndSwap(next, now+int64(logInterval)) {
+	if now < next && next-now <= int64(interval) || !g.next.CompareAndSwap(next, now+int64(interval)) {
 		return 0, false
 	}
 	return g.times.Swap(0), true
@@ -170,10 +176,14 @@ func (g *logGate) open() (times uint64, due bool) {
 type logGates struct{ m sync.Map }
 
 func (g *logGates) open(what, detail string) (times uint64, due bool) {
+	return g.openEvery(logInterval, what, detail)
+}
+
+func (g *logGates) openEvery(interval time.Duration, what, detail string) (times uint64, due bool) {
 	key := [2]string{what, detail}
 	v, ok := g.m.Load(key)
 	if !ok {
 		v, _ = g.m.LoadOrStore(key, new(logGate))
 	}
-	return v.(*logGate).open()
+	return v.(*logGate).openEvery(interval)
 }

@@ -67,7 +67,7 @@ func (l *Limiter) Snapshot() Snapshot {
 		s.Classes = append(s.Classes, c)
 	}
 	n.mu.Unlock()
-	if l.sizer != nil {
+	if p.on && l.sizer != nil {
 		for _, sc := range p.scopes {
 			size := l.sizer.Size(sc.name)
 			s.Tiers = append(s.Tiers, TierSnapshot{sc.label, size.Keys, size.Max, size.Evicted})

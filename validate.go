@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/internal/clientip"
+	"github.com/weir-go/weir/store"
 )
 
 var (
@@ -54,6 +55,9 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Headers.RateLimit, d.Headers.RateLimit)
 	orDefault(&c.Store.Backend, d.Store.Backend)
 	orDefault(&c.Store.OnError, d.Store.OnError)
+	orDefault(&c.Store.Redis.KeyPrefix, d.Store.Redis.KeyPrefix)
+	orDefault(&c.Store.Redis.ConnectTimeout, d.Store.Redis.ConnectTimeout)
+	orDefault(&c.Store.Redis.CommandTimeout, d.Store.Redis.CommandTimeout)
 	for name, g := range c.Guards {
 		orDefault(&g.MaxQueue, 64)
 		orDefault(&g.AcquireTimeout, Duration(5e9))
@@ -177,8 +181,8 @@ func (c *Config) validateEndpoints(f *faults) {
 			})
 		}
 		c.validateClass(f, path+".class", e.Class)
-		if !slices.Contains([]Kind{KindACME, KindOCSP, KindCRL, KindEST, KindSCEP, KindAPI, KindPage, KindS3}, e.Kind) {
-			f.add(path+".kind", string(e.Kind), ReasonUnknown, "write acme, ocsp, crl, est, scep, api, page or s3")
+		if !slices.Contains(kinds, e.Kind) {
+			f.add(path+".kind", string(e.Kind), ReasonUnknown, "write one of %s", kindNames())
 		}
 		if !(e.Cost > 0 && e.Cost <= math.MaxInt32) {
 			f.add(path+".cost", e.Cost, ReasonOutOfRange, "write a number of tokens above 0; leave it out for 1")
@@ -431,10 +435,10 @@ func validateLimit(f *faults, path string, l Limit) {
 		value float64
 	}{{".rate", l.Rate}, {".burst", l.Burst}} {
 		if math.IsNaN(one.value) || math.IsInf(one.value, 0) {
-			f.add(path+one.field, one.value, ReasonInvalid, "write a finite number; leave rate and burst out for no limit")
+			f.add(path+one.field, one.value, ReasonInvalid, "write a finite number; rate: 0 and burst: 0 are no limit")
 			finite = false
 		} else if one.value < 0 {
-			f.add(path+one.field, one.value, ReasonOutOfRange, "write a positive number; leave rate and burst out for no limit")
+			f.add(path+one.field, one.value, ReasonOutOfRange, "write a positive number; rate: 0 and burst: 0 are no limit")
 			finite = false
 		}
 	}
@@ -443,7 +447,7 @@ func validateLimit(f *faults, path string, l Limit) {
 	case l.Rate > 0 && l.Burst == 0:
 		f.add(path+".burst", l.Burst, ReasonConflict, "the rate is positive, but a bucket that holds nothing never admits anybody: set burst, at least the cost of one request")
 	case l.Burst > 0 && l.Rate == 0:
-		f.add(path+".rate", l.Rate, ReasonConflict, "the burst is positive, but a bucket that never refills is soon shut for good: set rate, in tokens a second, or drop burst for no limit")
+		f.add(path+".rate", l.Rate, ReasonConflict, "the burst is positive, but a bucket that never refills is soon shut for good: set rate, in tokens a second, or burst: 0 too for no limit")
 	}
 }
 
@@ -518,12 +522,15 @@ func (c *Config) validateGuards(f *faults) {
 
 func (c *Config) validateStore(f *faults) {
 	s := &c.Store
-	if s.Backend != "memory" && s.Backend != "" { // "": a store was given by WithStore
+	known := slices.Contains(store.Backends(), s.Backend)
+	if s.Backend == "redis" && !known {
+		f.add("store.backend", s.Backend, ReasonMissing, `the program was built without it: add import _ "github.com/weir-go/weir/store/redis", or write memory`)
+	} else if s.Backend != "memory" && s.Backend != "" && !known { // "": a store was given by WithStore
 		var value any
 		if wordPattern.MatchString(s.Backend) {
 			value = s.Backend // else it may be a DSN that came to the wrong place, password and all
 		}
-		f.add("store.backend", value, ReasonUnknown, "write memory, or pass a store of your own with WithStore")
+		f.add("store.backend", value, ReasonUnknown, "write memory or redis, or pass a store of your own with WithStore")
 	}
 	if s.OnError != "local" && s.OnError != "allow" {
 		f.add("store.on_error", s.OnError, ReasonUnknown, "write local to count in this process meanwhile, or allow to let requests pass uncounted")
@@ -534,9 +541,24 @@ func (c *Config) validateStore(f *faults) {
 		f.add("store.key_secret", nil, ReasonMissing, "%v", err)
 	} else if secret != "" && len(secret) < 16 {
 		f.add("store.key_secret", nil, ReasonOutOfRange, "give at least 16 random bytes, or leave it empty for a secret that is random for each process")
+	} else if secret == "" && s.Backend != "memory" && s.Backend != "" {
+		f.add("store.key_secret", nil, ReasonMissing, "without it each replica hashes ids in its own way, and none finds what another has counted: give all the same 16 random bytes or more")
 	}
 	if s.Redis.DSN != "" && s.Backend == "memory" {
 		f.add("store.redis.dsn", nil, ReasonConflict, "the backend is memory, so it would not be used: set store.backend to redis or drop the dsn")
+	}
+	if s.Backend == "redis" {
+		if _, err := expand(s.Redis.DSN); s.Redis.DSN == "" {
+			f.add("store.redis.dsn", nil, ReasonMissing, "say where the server is, such as redis://user:password@host:6379/0")
+		} else if err != nil {
+			f.add("store.redis.dsn", nil, ReasonMissing, "%v", err)
+		}
+		if s.Redis.ConnectTimeout < 0 {
+			f.add("store.redis.connect_timeout", s.Redis.ConnectTimeout, ReasonOutOfRange, "write how long to try at start, such as 5s")
+		}
+		if t := time.Duration(s.Redis.CommandTimeout); t < time.Millisecond {
+			f.add("store.redis.command_timeout", s.Redis.CommandTimeout, ReasonOutOfRange, "write 1ms or more, such as 100ms")
+		}
 	}
 }
 

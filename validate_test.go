@@ -21,6 +21,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/weir-go/weir/problem"
 	"github.com/weir-go/weir/store"
 )
 
@@ -176,7 +177,7 @@ var faultCases = slices.Concat(
 		{"a class of two modes", alike(func(e *Endpoint) { e.Mode = ModeFail }), []fault{{"endpoints[1].class", ReasonConflict, "endpoints[0]"}}},
 		{"a class that waits and does not", alike(func(e *Endpoint) { e.MaxWait = new(Duration) }), []fault{{"endpoints[1].class", ReasonConflict, "endpoints[0]"}}},
 		{"a class with two limits", alike(func(e *Endpoint) { e.Limits = map[string]Limit{"per_ip": {1, 2}} }), []fault{{"endpoints[1].class", ReasonConflict, "endpoints[0]"}}},
-		{"a kind that is none", func(c *Config) { c.Endpoints[0].Kind = "acne" }, []fault{{"endpoints[0].kind", ReasonUnknown, "write acme"}}},
+		{"a kind that is none", func(c *Config) { c.Endpoints[0].Kind = "acne" }, []fault{{"endpoints[0].kind", ReasonUnknown, "one of acme"}}},
 		{"a mode that is none", func(c *Config) { c.Endpoints[0].Mode = "queue" }, []fault{{"endpoints[0].mode", ReasonUnknown, "wait or fail"}}},
 		{"a guard that is none", func(c *Config) { c.Endpoints[0].Guard = "hsn" }, []fault{{"endpoints[0].guard", ReasonUnknown, "defined are: hsm"}}},
 		{"a guard where there are none", func(c *Config) { c.Guards = nil }, []fault{{"endpoints[0].guard", ReasonUnknown, "defined are: none"}}},
@@ -293,8 +294,14 @@ var faultCases = slices.Concat(
 		{"a jitter in percent", func(c *Config) { c.RetryJitter = 10 }, []fault{{"retry_jitter", ReasonOutOfRange, "0 to 0.5"}}},
 		{"a jitter that is no number", func(c *Config) { c.RetryJitter = math.NaN() }, []fault{{"retry_jitter", ReasonOutOfRange, "0 to 0.5"}}},
 
-		{"a backend that is none", set(backendOf, "memcached"), []fault{{"store.backend", ReasonUnknown, "write memory"}}},
-		{"a DSN in the place of the backend", set(backendOf, "redis://user:"+password+"@host:6379"), []fault{{"store.backend", ReasonUnknown, "write memory"}}},
+		{"a backend that is none", set(backendOf, "memcached"), []fault{{"store.backend", ReasonUnknown, "write memory"}, {"store.key_secret", ReasonMissing, "give all the same"}}},
+		{"a backend that the program does not import", func(c *Config) { sharedConfig(c) }, []fault{{"store.backend", ReasonMissing, `import _ "github.com/weir-go/weir/store/redis"`}}},
+		{"a shared store without a server", func(c *Config) { sharedConfig(c); c.Store.Redis.DSN = "" }, []fault{{"store.backend", ReasonMissing, ""}, {"store.redis.dsn", ReasonMissing, "redis://user:password@host:6379/0"}}},
+		{"a server from a variable that is not set", func(c *Config) { sharedConfig(c); c.Store.Redis.DSN = "${WEIR_TEST_UNSET}" }, []fault{{"store.backend", ReasonMissing, ""}, {"store.redis.dsn", ReasonMissing, "no WEIR_TEST_UNSET"}}},
+		{"a shared store with a secret for each process", func(c *Config) { sharedConfig(c); c.Store.KeySecret = "" }, []fault{{"store.backend", ReasonMissing, ""}, {"store.key_secret", ReasonMissing, "give all the same"}}},
+		{"no time to connect", func(c *Config) { sharedConfig(c); c.Store.Redis.ConnectTimeout = -1 }, []fault{{"store.backend", ReasonMissing, ""}, {"store.redis.connect_timeout", ReasonOutOfRange, "5s"}}},
+		{"no time for a command", func(c *Config) { sharedConfig(c); c.Store.Redis.CommandTimeout = 1 }, []fault{{"store.backend", ReasonMissing, ""}, {"store.redis.command_timeout", ReasonOutOfRange, "100ms"}}},
+		{"a DSN in the place of the backend", set(backendOf, "redis://user:"+password+"@host:6379"), []fault{{"store.backend", ReasonUnknown, "write memory"}, {"store.key_secret", ReasonMissing, "give all the same"}}},
 		{"closing on a store that fails", func(c *Config) { c.Store.OnError = "deny" }, []fault{{"store.on_error", ReasonUnknown, "allow"}}},
 		{"a secret of seven bytes", set(secretOf, password), []fault{{"store.key_secret", ReasonOutOfRange, "16 random bytes"}}},
 		{"a secret from a variable that is not set", set(secretOf, "${WEIR_TEST_UNSET}"), []fault{{"store.key_secret", ReasonMissing, "no WEIR_TEST_UNSET"}}},
@@ -498,6 +505,12 @@ var optionCases = []struct {
 	{"a custom tier without its key function", func(*Config) {}, nil, []fault{{"tiers.custom[0].name", ReasonMissing, `WithKey("fleet"`}}},
 	{"a custom tier with a nil key function", func(*Config) {}, []Option{WithKey("fleet", nil)}, []fault{{"tiers.custom[0].name", ReasonMissing, `WithKey("fleet"`}}},
 	{"a key function for another tier", func(*Config) {}, []Option{WithKey("flee", noKey)}, []fault{{"tiers.custom[0].name", ReasonMissing, `WithKey("fleet"`}}},
+	{"a refusal for a kind that is none", func(*Config) {}, []Option{WithKey("fleet", noKey), WithRejection("acmee", problem.Plain)},
+		[]fault{{"option.WithRejection", ReasonUnknown, "acme, ocsp"}}},
+	{"a refusal by nobody", func(*Config) {}, []Option{WithKey("fleet", noKey), WithRejection(KindACME, nil)},
+		[]fault{{"option.WithRejection", ReasonMissing, "give the Writer"}}},
+	{"help that is no URL", func(*Config) {}, []Option{WithKey("fleet", noKey), WithHelp("ca.example/limits")},
+		[]fault{{"option.WithHelp", ReasonInvalid, "https://ca.example/limits"}}},
 	{"guards without a size", func(c *Config) { c.Guards = map[string]GuardConfig{"hsm": {}, "a": {}, "z": {}} },
 		[]Option{WithKey("fleet", noKey)}, []fault{
 			{"guards.a.max_in_flight", ReasonMissing, `WithPoolSize("a"`}, {"guards.hsm.max_in_flight", ReasonMissing, `WithPoolSize("hsm"`},
@@ -527,6 +540,11 @@ func TestNewFindsWhatTheConfigNeedsFromTheOptions(t *testing.T) {
 	}
 }
 
+// sharedConfig chooses the redis backend.
+func sharedConfig(c *Config) {
+	c.Store.Backend, c.Store.KeySecret, c.Store.Redis.DSN = "redis", secret, dsn
+}
+
 // reloadCases are what may not change at run time.
 var reloadCases = []struct {
 	name   string
@@ -536,7 +554,8 @@ var reloadCases = []struct {
 	{"another namespace", set(namespaceOf, "ca2"), []fault{{"namespace", ReasonConflict, `leave it "weir"`}}},
 	{"another secret", set(secretOf, "another secret, as long as the first"), []fault{{"store.key_secret", ReasonConflict, "build a new Limiter"}}},
 	{"no secret any more", set(secretOf, ""), []fault{{"store.key_secret", ReasonConflict, "leave it"}}},
-	{"another backend", set(backendOf, "redis"), []fault{{"store.backend", ReasonUnknown, "write memory"}, {"store.backend", ReasonConflict, `leave it "memory"`}}},
+	{"another backend", set(backendOf, "redis"), []fault{{"store.backend", ReasonMissing, "import"}, {"store.backend", ReasonConflict, `leave it "memory"`}, {"store.redis.dsn", ReasonMissing, "say where"}}},
+	{"another server", func(c *Config) { c.Store.Redis.KeyPrefix = "ca:" }, []fault{{"store.redis", ReasonConflict, "build a new Limiter"}}},
 	{"a wired class that is gone", func(c *Config) { c.Endpoints[0].Class = "ordered" }, []fault{{"endpoints", ReasonConflict, "wired with Protect"}}},
 	{"a wired default class that is gone", func(c *Config) { c.DefaultClass = "" }, []fault{{"endpoints", ReasonConflict, "wired with Protect"}}},
 	{"a wired guard that is gone", func(c *Config) { c.Endpoints[0].Guard, c.Guards = "", nil }, []fault{{"guards.hsm", ReasonConflict, "in use"}}},

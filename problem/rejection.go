@@ -82,9 +82,7 @@ func (rej Rejection) appendDetail(dst []byte) []byte {
 	return dst
 }
 
-// saysWhen reports whether the sentence names the wait. A denial without one is
-// for good as far as the caller is concerned; inviting it back in one second,
-// the least that Retry-After can say, would mislead.
-func (rej Rejection) saysWhen() bool {
-	return rej.Reason != ReasonDenied || rej.RetryAfter > 0
-}
+// saysWhen reports whether the sentence names the wait. A denial is for good as
+// far as the caller is concerned, so no sentence invites it back; its
+// Retry-After is there to keep clients that return anyway from hammering.
+func (rej Rejection) saysWhen() bool { return rej.Reason != ReasonDenied }

@@ -52,7 +52,7 @@ func KeyID(body []byte) (kid string, ok bool) {
 	if len(name) == 0 || !utf8.Valid(name) || bytes.ContainsRune(name, utf8.RuneError) {
 		return "", false
 	}
-	return accountPath(string(name)), true
+	return AccountPath(string(name)), true
 }
 
 // protectedHeader returns what is between the quotes of the one "protected"
@@ -93,7 +93,7 @@ func keyIDMember(header []byte) (kid []byte, ok bool) {
 	return kid, ok && o.alone()
 }
 
-// accountPath reduces an account URL to its path, as it is written: no
+// AccountPath reduces an account URL to its path, as it is written: no
 // percent-decoding and no cleaning, because servers compare account URLs as
 // strings. Anything that does not begin with "scheme://" is returned whole.
 //
@@ -104,7 +104,7 @@ func keyIDMember(header []byte) (kid []byte, ok bool) {
 //
 // net/url is not asked: it refuses some texts (a stray '%', a space) that would
 // then be returned with their authority.
-func accountPath(kid string) string {
+func AccountPath(kid string) string {
 	scheme, rest, found := strings.Cut(kid, "://")
 	if !found || !isScheme(scheme) {
 		return kid

@@ -53,6 +53,16 @@ func (a *arrivals) add(s *Store, checks []store.Check) {
 	}
 }
 
+// of tells how much waits for the window of c.
+func (a *arrivals) of(c *store.Check) float64 {
+	if !a.waiting.Load() {
+		return 0
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.costs[bucketID{c.Scope, c.Key}].Cost
+}
+
 // take removes what waits for the windows of a call, or, with nil, all.
 func (a *arrivals) take(checks []store.Check) (due []store.Check) {
 	if !a.waiting.Load() {

@@ -15,7 +15,7 @@ import (
 func TestNobodyGetsABudgetTwice(t *testing.T) {
 	bucket := ask("a", hourly, 10, 1)
 	window := within(time.Hour, ask("a", 0, 10, 1))
-	for name, c := range map[string]store.Check{"of a bucket": bucket, "of a window": window} {
+	for _, c := range []store.Check{bucket, window} {
 		for name, tt := range map[string]struct {
 			before, meanwhile, after int // requests, more than enough to have all
 			lose                     bool
@@ -30,7 +30,7 @@ func TestNobodyGetsABudgetTwice(t *testing.T) {
 			"that was half used, if the server lost it":               {5, 0, 20, true},
 			"that only the outage saw, if the server lost it":         {0, 4, 20, true},
 		} {
-			t.Run(fmt.Sprint(name, " ", c.Scope), func(t *testing.T) {
+			t.Run(c.Scope+" "+name, func(t *testing.T) {
 				bubble(t, Options{}, func(t *testing.T, s *Store, remote *far, _ *log) {
 					time.Sleep(time.Minute) // into the window
 					got := drain(t, s, tt.before, c)
@@ -47,7 +47,6 @@ func TestNobodyGetsABudgetTwice(t *testing.T) {
 				})
 			})
 		}
-		_ = name
 	}
 }
 
@@ -274,7 +273,8 @@ func TestNoFaultMintsTokens(t *testing.T) {
 						remote.hangs()
 					case 2:
 						remote.slow(time.Duration(r.IntN(150)) * time.Millisecond)
-					case 3:
+					case 3: // a restart that was noticed
+						degrade(t, s, remote)
 						remote.forget()
 					default:
 						remote.up()

@@ -17,6 +17,9 @@
 // lacks no more than a tenth of its burst is not remembered: it begins full. The
 // number remembered is bounded, and the one asked least recently goes first.
 //
+// A server that comes back empty before five calls in a row have failed is not
+// found out: what it has forgotten is handed out again.
+//
 // During an outage of length W, R replicas that are told of each other admit from
 // one bucket at most
 //

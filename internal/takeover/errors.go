@@ -18,17 +18,17 @@ var (
 	errStates  = errors.New("the store answered about other checks than it was asked")
 )
 
-// panicked is a panic of the remote store, as an error.
-type panicked struct{ value any }
+// Panic is a panic of a store, as an error.
+type Panic struct{ Value any }
 
-func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 
-// reasonOf says in one word why a call failed.
-func reasonOf(err error) string {
+// ReasonOf says in one word why a call failed.
+func ReasonOf(err error) string {
 	if r, ok := errors.AsType[store.Reasoner](err); ok {
 		return r.StoreReason()
 	}
-	if _, ok := errors.AsType[*panicked](err); ok {
+	if _, ok := errors.AsType[*Panic](err); ok {
 		return "panic"
 	}
 	switch {

@@ -44,7 +44,11 @@ func (s *Store) begin(checks []store.Check) []store.Check {
 		e.follow(c, now)
 		if !e.seeded {
 			e.seeded = true
-			s.set(shares[i], max(0, e.level(now, c.Limit)-e.spent)/float64(s.opts.Replicas))
+			share := float64(1)
+			if s.opts.Replicas > 1 && c.Limit.Burst > 0 {
+				share = shares[i].Limit.Burst / c.Limit.Burst
+			}
+			s.set(shares[i], max(0, e.level(now, c.Limit)-e.spent)*share)
 		}
 		sh.mu.Unlock()
 	}

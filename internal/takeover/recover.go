@@ -76,7 +76,7 @@ func (s *Store) probe(ctx context.Context) (took time.Duration, err error) {
 	})
 	if err != nil {
 		if s.ctx.Err() == nil {
-			s.opts.Hooks.Failed("probe", reasonOf(err), err)
+			s.opts.Hooks.Failed("probe", ReasonOf(err), err)
 		}
 		return 0, err
 	}

@@ -19,7 +19,7 @@ func (s *Store) refusal(checks []store.Check, dst []store.State, now int64, look
 		}
 		sh, id := s.seen.of(c)
 		if e, known := sh.known.Get(id); known && e.refuses(c, now) {
-			if wait := waitUntil(now, e.free); !ok || wait > v.RetryAfter {
+			if wait := waitUntil(now, e.freeFor(c)); !ok || wait > v.RetryAfter {
 				v, ok = store.Verdict{Refused: i, RetryAfter: wait}, true
 			}
 		}
@@ -27,6 +27,9 @@ func (s *Store) refusal(checks []store.Check, dst []store.State, now int64, look
 	}
 	if !ok {
 		return v, dst, false
+	}
+	if !look {
+		s.arrivals.add(s, checks)
 	}
 	for i := range checks {
 		c := &checks[i]
@@ -41,14 +44,14 @@ func (s *Store) refusal(checks []store.Check, dst []store.State, now int64, look
 				st.Reset = time.Duration(e.ends - now)
 			}
 			if e.refuses(c, now) {
-				st.Wait = waitUntil(now, e.free)
+				st.Wait = waitUntil(now, e.freeFor(c))
 			}
 		}
 		sh.mu.Unlock()
+		if c.Window > 0 {
+			st.Tokens = max(0, st.Tokens-s.arrivals.of(c))
+		}
 		dst = append(dst, st)
-	}
-	if !look {
-		s.arrivals.add(s, checks)
 	}
 	return v, dst, true
 }

@@ -57,6 +57,22 @@ func (s *sight) refuses(c *store.Check, now int64) bool {
 	return now < s.until && c.Cost >= s.cost && c.Limit == s.limit && c.Window == s.window
 }
 
+// freeFor is when the cost of c, which is refused now, is there.
+func (s *sight) freeFor(c *store.Check) int64 {
+	switch more := c.Cost - s.cost; {
+	case more == 0:
+		return s.free
+	case c.Cost > c.Limit.Burst:
+		return math.MaxInt64
+	case c.Window > 0:
+		return s.free
+	case !(c.Limit.Rate > 0) || more/c.Limit.Rate > 1e9: // 30 years
+		return math.MaxInt64
+	default:
+		return later(s.free, time.Duration(math.Ceil(more/c.Limit.Rate*1e9)))
+	}
+}
+
 // nearlyFull is the part of its burst with which a bucket is not worth
 // remembering: else a spray of new addresses, each of which spends once, would
 // have the ones forgotten that are used up.
@@ -122,7 +138,7 @@ func (s *sights) note(checks []store.Check, states []store.State, v store.Verdic
 		if sameLater(checks, i) {
 			continue
 		}
-		refused := !v.Admitted() && !c.Shadow && st.Wait > 0 && recheck > 0 && !sameEarlier(checks, i)
+		refused := !v.Admitted() && !c.Shadow && st.Wait > 0 && c.Cost > 0 && recheck > 0 && !sameEarlier(checks, i)
 		sh, id := s.of(c)
 		e, ok := sh.known.Get(id)
 		switch {

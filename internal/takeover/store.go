@@ -104,7 +104,7 @@ func (s *Store) decide(ctx context.Context, op string, checks []store.Check, dst
 	}
 	if s.pass.Load() {
 		if !ok {
-			s.opts.Hooks.Failed(op, reasonOf(err), err)
+			s.opts.Hooks.Failed(op, ReasonOf(err), err)
 		}
 		return store.Verdict{}, dst, err
 	}
@@ -160,25 +160,25 @@ func (s *Store) call(ctx context.Context, c call, op string, f func(context.Cont
 	}
 	limited, cancel := context.WithDeadline(c.ctx, deadline)
 	defer cancel()
-	err := contained(limited, f)
+	err := contained(told{limited, ctx}, f)
 	now := s.now()
 	o := answered
 	switch {
 	case err == nil:
 		s.opts.Hooks.Answered(op, time.Duration(now-c.at))
-	case limited.Err() == nil:
-		o = failed
-	case hurried:
+	case hurried && limited.Err() != nil || errors.Is(ctx.Err(), context.Canceled):
 		o = moot
-	default:
+	case limited.Err() != nil || errors.Is(err, context.DeadlineExceeded):
 		o = timedOut
+	default:
+		o = failed
 	}
 	opened, mended := s.breaker.leave(c, now, o)
-	if err != nil {
+	if err != nil && o != moot {
 		if c.ctx.Err() != nil && !opened {
 			err = errGivenUp
 		}
-		s.opts.Hooks.Failed(op, reasonOf(err), err)
+		s.opts.Hooks.Failed(op, ReasonOf(err), err)
 	}
 	if opened {
 		s.opened(err)
@@ -189,11 +189,25 @@ func (s *Store) call(ctx context.Context, c call, op string, f func(context.Cont
 	return err
 }
 
+// told is a call's context: over when the call is to end, and with what the
+// caller's context has to tell.
+type told struct {
+	context.Context
+	caller context.Context
+}
+
+func (c told) Value(key any) any {
+	if v := c.Context.Value(key); v != nil { // what package context keeps there
+		return v
+	}
+	return c.caller.Value(key)
+}
+
 // contained turns a panic into an error.
 func contained(ctx context.Context, f func(context.Context) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &panicked{v}
+			err = &Panic{v}
 		}
 	}()
 	return f(ctx)
@@ -250,10 +264,10 @@ func (s *Store) Drop(name string) {
 	s.seen.drop(name, s.now())
 }
 
-// Size implements [store.Sizer]: the remote store's size if that knows it, else
-// the local one's.
+// Size implements [store.Sizer]: the remote store's size if it decides and knows
+// it, else the local one's.
 func (s *Store) Size(scope string) store.Size {
-	if z, ok := s.remote.(store.Sizer); ok {
+	if z, ok := s.remote.(store.Sizer); ok && !s.Degraded() {
 		return z.Size(scope)
 	}
 	return s.local.Size(scope)
