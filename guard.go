@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/internal/jws"
 	"github.com/weir-go/weir/problem"
 )
 
@@ -98,7 +99,11 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		g.serve(w, r, v, v.class(), next)
+		if c := v.class(); c != ambiguous {
+			g.serve(w, r, v, c, next)
+		} else {
+			g.l.misleading(w, r, v.p)
+		}
 	})
 }
 
@@ -113,6 +118,12 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, v *visit, c *class
 	if c != nil && c.mode == ModeFail {
 		wait = 0
 	}
+	if c.readsWhole() && !g.full(wait) && r.Body != nil && r.Body != http.NoBody {
+		// A client that sends slowly, or not at all, is not to do so in a slot;
+		// and over HTTP/1.1 one that leaves is noticed only when its body has
+		// been read. A longer body is the server's ReadTimeout's business.
+		jws.Peek(r, maxBody)
+	}
 	if err := g.gate.Acquire(r.Context(), wait); err != nil {
 		g.shed(w, r, v, c, err)
 		return
@@ -120,6 +131,11 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, v *visit, c *class
 	v.enter(g)
 	defer v.leave(g)
 	next.ServeHTTP(w, r)
+}
+
+// full reports whether a request would be shed at once, with its body unread.
+func (g *Guard) full(wait time.Duration) bool {
+	return g.gate.InFlight() >= g.gate.Slots() && (wait == 0 || g.gate.Queued() >= g.gate.QueueCap())
 }
 
 // slot is one slot that a request holds. However often its way leads through

@@ -2,26 +2,46 @@ package weir
 
 import (
 	"context"
+	"net/http"
 	"time"
 
+	"github.com/weir-go/weir/internal/jws"
 	"github.com/weir-go/weir/store"
 )
 
 // decide asks the store, and holds the request where it lacks tokens and may
 // wait for them. The verdict is final.
-func (l *Limiter) decide(ctx context.Context, p *policy, c *classPolicy, b *basket) store.Verdict {
+func (l *Limiter) decide(r *http.Request, p *policy, c *classPolicy, b *basket) store.Verdict {
 	if l.lines.busy(b, false, false) < 0 {
-		v := l.admit(ctx, p, b)
+		v := l.admit(r.Context(), p, b)
 		if v.Admitted() || b.uses[v.Refused].maxWait == 0 {
 			return v
 		}
-		return l.newHold(ctx, p, c, b).wait(v, -1)
+		h := l.newHold(r.Context(), p, c, b)
+		if h.readBody(r) {
+			return h.wait(h.ask())
+		}
+		return h.wait(v, -1)
 	}
-	h := l.newHold(ctx, p, c, b)
+	h := l.newHold(r.Context(), p, c, b)
 	if v := h.arrive(); !v.Admitted() {
 		return v
 	}
+	h.readBody(r)
 	return h.wait(h.ask())
+}
+
+// readBody reads a body that nobody has read yet, up to maxBody: over HTTP/1.1
+// net/http does not notice that a client has left before its body is read, and
+// a place in line is not to be kept for nobody. It reports whether there was
+// one; what the store said before is old then.
+func (h *hold) readBody(r *http.Request) bool {
+	if !h.c.readsWhole() || r.Body == nil || r.Body == http.NoBody || h.b.bodyRead {
+		return false
+	}
+	jws.Peek(r, maxBody)
+	h.start = time.Now()
+	return true
 }
 
 // hold is one request being held.
@@ -34,7 +54,7 @@ type hold struct {
 	start    time.Time
 	timer    *time.Timer
 	own, all *place // in a keyed line and in the line of all, or nil
-	counted  bool   // among those held
+	counted  bool   // among those held, and those of its address
 }
 
 func (l *Limiter) newHold(ctx context.Context, p *policy, c *classPolicy, b *basket) *hold {
@@ -163,7 +183,7 @@ func (h *hold) take(v store.Verdict, i int) (p *place, due time.Duration) {
 		}
 		if !h.counted {
 			h.counted = true
-			ls.n.Add(1)
+			ls.enter(h.b.who)
 			h.c.count.held.add(1)
 		}
 		p = ls.join(h.b, i)
@@ -242,6 +262,6 @@ func (h *hold) end() {
 	h.own, h.all = nil, nil
 	if h.counted {
 		h.counted = false
-		ls.n.Add(-1)
+		ls.exit(h.b.who)
 	}
 }

@@ -267,7 +267,7 @@ func TestOnlyMaxWaitingAreHeldAndTheNextIsRefusedAtOnce(t *testing.T) {
 		b.arrive("third", from(carol))
 		b.arrive("fourth", from(alice)).refusedAt(0, 4)
 		first.admittedAt(time.Second)
-		b.arrive("in its place", from(bob)).admittedAt(4 * time.Second)
+		b.arrive("in its place", from("198.51.100.99")).admittedAt(4 * time.Second)
 		b.idle()
 	})
 }
@@ -721,12 +721,12 @@ func TestRequestsThatMayNotWaitPassTheLineIfTheBucketHasTheirTokens(t *testing.T
 func TestHeldRequestArrivesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := holding(1, 1).with(Endpoint{Class: "now", MaxWait: waiting(0)})
-		cfg.Tiers.MaxWaiting = 2
+		cfg.Tiers.MaxWaiting = 2 * lineShare
 		cfg.Windows = WindowsConfig{Enabled: true, PerAddress: 2, PerSubject: 2, Process: 6}
 		b := newBank(t, cfg)
 		b.drain(1, fromAlice)
 		first, second := b.arrive("first", from(bob)), b.arrive("second", from(bob))
-		b.arrive("no place", from(carol)).refusedAt(0, 3)
+		b.arrive("no place", from(bob)).refusedAt(0, 3)
 		first.admittedAt(1 * time.Second)
 		second.admittedAt(2 * time.Second)
 		b.until(3 * time.Second)
@@ -1075,6 +1075,9 @@ func TestHoldingAgreesWithAPlainLine(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		load := time.Duration(rnd.IntN(3000)+200) * time.Millisecond
 		list := randomRequests(rnd, 150, load)
+		for i := range list {
+			list[i].client = i // an address each: the model knows no share of one
+		}
 		limit := 2 + rnd.IntN(12)
 		model := &lineModel{
 			have: 6 * time.Second, burst: 6 * time.Second, limit: limit,

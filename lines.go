@@ -26,8 +26,9 @@ import (
 // lines are the lines of one Limiter, by bucket.
 type lines struct {
 	n  atomic.Int64 // requests held
-	mu sync.Mutex   // guards m, what is in it, and that n stays within its bound
+	mu sync.Mutex   // guards the maps, what is in them, and that n stays within its bound
 	m  map[lineID]*line
+	by map[store.Key]int // requests held, by address
 }
 
 // lineID names a line: that of a bucket and, where the bucket's key is only
@@ -106,19 +107,38 @@ func (ls *lines) wait(b *basket, i int, alone time.Duration, tokens float64) tim
 	return max(alone, time.Duration(min(ns, float64(store.Never/2))))
 }
 
-// lineShare is the part of MaxWaiting that one keyed line may take up, so that
-// a single client does not leave the others standing outside.
+// lineShare is the part of MaxWaiting that one keyed line may take up, and one
+// address in all lines together, so that a single client does not leave the
+// others standing outside.
 const lineShare = 8
 
 // full reports whether there is no place for check i among limit. A request
 // that is held already, in another line, needs no place of its own among all.
 // ls.mu is held.
 func (ls *lines) full(b *basket, i, limit int, held bool) bool {
-	if !held && int(ls.n.Load()) >= limit {
+	share := max(1, limit/lineShare)
+	if !held && (int(ls.n.Load()) >= limit || ls.by[b.who] >= share) {
 		return true
 	}
 	ln := ls.m[b.lineOf(i)]
-	return ln != nil && !b.uses[i].shared() && ln.n >= max(1, limit/lineShare)
+	return ln != nil && !b.uses[i].shared() && ln.n >= share
+}
+
+// enter counts a request from an address among those held. ls.mu is held.
+func (ls *lines) enter(who store.Key) {
+	ls.n.Add(1)
+	if ls.by == nil {
+		ls.by = map[store.Key]int{}
+	}
+	ls.by[who]++
+}
+
+// exit takes it off again. ls.mu is held.
+func (ls *lines) exit(who store.Key) {
+	ls.n.Add(-1)
+	if ls.by[who]--; ls.by[who] == 0 {
+		delete(ls.by, who)
+	}
 }
 
 // join takes the last place in the line of check i. ls.mu is held.

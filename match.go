@@ -27,10 +27,17 @@ type endpoints struct {
 	other     *classPolicy                // of requests without a class: nothing but the process ceiling
 }
 
-// of returns the request's class, or nil if it has none. A path with escapes is
-// looked at decoded first: ServeMux takes /acme%2Fnew-order for one segment,
-// but routers that match URL.Path do not, and would serve it unlimited. So is a
-// host that is spelled in another way (RFC 9110 section 4.2.3).
+// of returns the request's class, or nil if it has none.
+//
+// A path can be read in two ways. ServeMux takes /acme%2Fnew-order for one
+// segment; routers that match URL.Path do not. Which one stands behind is not
+// known here, so both readings are looked at, and the class that either finds
+// holds. Where they find two, the sender could choose how it is limited:
+// /ocsp/..%2Facme%2Fdirectory is an OCSP request to the one and a directory to
+// the other. Such a path, and any with a segment . or .., which clients resolve
+// before they send (RFC 3986, section 5.2.4) and servers resolve differently,
+// has the class ambiguous, and is refused. A host that is spelled in another
+// way (RFC 9110, section 4.2.3) is looked at as it is meant, too.
 func (e *endpoints) of(r *http.Request) *classPolicy {
 	if e.mux == nil {
 		return e.fallback
@@ -40,16 +47,40 @@ func (e *endpoints) of(r *http.Request) *classPolicy {
 			return c
 		}
 	}
+	if hasDots(r.URL.Path) {
+		return ambiguous
+	}
+	c := e.match(r)
 	if host := plainHost(r.Host); host != r.Host || r.URL.RawPath != "" {
-		plain := &http.Request{Method: r.Method, Host: host, URL: &url.URL{Path: r.URL.Path}}
-		if c := e.match(plain); c != nil {
-			return c
+		meant := &http.Request{Method: r.Method, Host: host, URL: &url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath}}
+		if m := e.match(meant); m != nil {
+			c = m
+		}
+		meant.URL.RawPath = ""
+		if m := e.match(meant); m != nil && c != nil && m != c {
+			return ambiguous
+		} else if m != nil {
+			c = m
 		}
 	}
-	if c := e.match(r); c != nil {
+	if c != nil {
 		return c
 	}
 	return e.fallback
+}
+
+// ambiguous is the class of a request whose path means different things to
+// different routers.
+var ambiguous = &classPolicy{name: classOther, kind: KindAPI}
+
+// hasDots reports whether a path has a segment . or ...
+func hasDots(path string) bool {
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "." || segment == ".." {
+			return true
+		}
+	}
+	return false
 }
 
 // plainHost is a host in small letters and without the dot of the root, which

@@ -43,35 +43,42 @@ func WithRegisterer(r prometheus.Registerer) Option {
 func WithLogger(log *slog.Logger) Option { return optionFunc(func(o *options) { o.logger = log }) }
 
 // WithStore keeps the counts in a store of the embedder's own. The Limiter
-// does not close it, and Config.Store.Backend is not looked at.
+// does not close it, and Config.Store.Backend is not looked at. While it fails,
+// Config.Store.OnError holds. A store that has a Ping (see store.Pinger) is taken
+// to be one that can go away: it is then not asked until it is back. One that is
+// no store.Locker has the auth lock count in this process.
 func WithStore(s store.Store) Option { return optionFunc(func(o *options) { o.store = s }) }
 
 // WithAccount finds the account of a request, for any class, before the
 // built-in ways (the kid of an ACME request, the HTTP Basic user of an EST
-// one) are tried. It must not read the body. ok false or an empty id means that
-// this function knows of none. A panic in it counts as that and is logged.
+// one) are tried. It vouches for what it returns: exempt accounts are then spared
+// by all tiers, and windows count the account instead of the address. What a
+// client only claims is not for it. It must not read the body. ok false or an
+// empty id means that this function knows of none. A panic in it counts as that
+// and is logged.
 func WithAccount(f func(*http.Request) (id string, ok bool)) Option {
 	return optionFunc(func(o *options) { o.account = f })
 }
 
-// WithKey finds the key of a request in the custom tier of that name. ok false
-// or an empty key means that the tier does not apply to the request, which is
-// counted. The function must not read the body. A panic in it counts as no key
-// and is logged.
+// WithKey finds the key of a request in the custom tier of that name, as its
+// Overrides spell it. ok false or an empty key means that the tier does not apply
+// to the request, which is counted. The function must not read the body. A panic
+// in it counts as no key and is logged.
 func WithKey(tier string, f func(*http.Request) (key string, ok bool)) Option {
 	return optionFunc(func(o *options) { o.keys[tier] = f })
 }
 
 // WithPoolSize gives the size of the pool behind a guard, for a guard whose
 // MaxInFlight is 0. It is asked in New and at each Reload; less than 1 is a
-// fault there.
+// fault there, and a panic in it is the caller's.
 func WithPoolSize(guard string, f func() int) Option {
 	return optionFunc(func(o *options) { o.poolSizes[guard] = f })
 }
 
 // WithRejection writes the refusals of one kind of endpoint. Retry-After and
 // Cache-Control are set before it is called. It replaces a built-in Writer of
-// package problem; a panic in it ends the request as one in a handler would.
+// package problem. A panic in it is not contained: it ends the request as one in
+// a handler would.
 func WithRejection(kind Kind, w problem.Writer) Option {
 	return optionFunc(func(o *options) { o.writers[kind] = w })
 }

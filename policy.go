@@ -143,6 +143,9 @@ func (l *Limiter) validateReload(c *Config, f *faults) {
 	if c.Store.Backend != was.Store.Backend {
 		f.add("store.backend", c.Store.Backend, ReasonConflict, "it cannot change at run time: leave it %q, or build a new Limiter", was.Store.Backend)
 	}
+	if c.Store.Replicas != was.Store.Replicas {
+		f.add("store.replicas", c.Store.Replicas, ReasonConflict, "it cannot change at run time: leave it %d, or build a new Limiter", was.Store.Replicas)
+	}
 	if c.Store.Redis != was.Store.Redis {
 		f.add("store.redis", nil, ReasonConflict, "it cannot change at run time: leave it, or build a new Limiter")
 	}

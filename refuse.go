@@ -115,6 +115,9 @@ func (l *Limiter) contain(callback string, ok *bool) {
 
 // storeFailed counts and logs a failed call to the store (requirement S4).
 func (l *Limiter) storeFailed(op string, err error) {
+	if l.shared != nil {
+		return // it has told so itself
+	}
 	countIn(l.counts, l.counts.errors, errorKey(op, takeover.ReasonOf(err))).add(1)
 	if n, log := l.logs.openEvery(storeLogInterval, "store", op); log {
 		l.log.Error("weir: the store failed; counting in this process or passing, as store.on_error says", "op", op, "error", err, "times", n)

@@ -16,14 +16,17 @@ import (
 // fails (requirements S4, S8 to S10; see package takeover).
 
 // share puts s in the place of the memory store. No request has asked it yet.
-func (l *Limiter) share(s store.Store, timeout time.Duration) {
+func (l *Limiter) share(s store.Store, timeout time.Duration, replicas int) {
 	l.shared = takeover.New(s, l.local, takeover.Options{
-		Timeout: timeout,
-		Hooks:   takeover.Hooks{Failed: l.sharedFailed, Degraded: l.degraded, Answered: l.counts.answered},
+		Timeout: timeout, Replicas: replicas,
+		Hooks: takeover.Hooks{Failed: l.sharedFailed, Degraded: l.degraded, Answered: l.counts.answered},
 	})
 	l.store, l.peeker, l.configurer = l.shared, l.shared, l.shared
 	l.sizer, _ = s.(store.Sizer)
-	l.locker = lockerOf(s, l.local)
+	l.locker = l.local
+	if locker := l.shared.Locker(); locker != nil {
+		l.locker = locker
+	}
 }
 
 // unshare closes a store that share was given and that no request has asked.
@@ -48,7 +51,7 @@ func (l *Limiter) openBackend(cfg *Config) error {
 	if err != nil {
 		return fmt.Errorf("weir: store.backend %s: %w", cfg.Store.Backend, err)
 	}
-	l.share(s, time.Duration(r.CommandTimeout))
+	l.share(s, time.Duration(r.CommandTimeout), cfg.Store.Replicas)
 	return nil
 }
 

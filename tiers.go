@@ -199,6 +199,8 @@ type basket struct {
 	states []store.State
 	by     store.Store // who decided; nil if nobody could
 
+	who         store.Key     // the address that asks
+	bodyRead    bool          // nobody has to read it to notice that the client left
 	claimant    store.Key     // who claims the account, if nobody vouches for it
 	hasArrived  bool          // counted as an arrival, see arrived
 	arrivalWait time.Duration // that the process ceiling then had for it

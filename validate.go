@@ -55,6 +55,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Headers.RateLimit, d.Headers.RateLimit)
 	orDefault(&c.Store.Backend, d.Store.Backend)
 	orDefault(&c.Store.OnError, d.Store.OnError)
+	orDefault(&c.Store.Replicas, d.Store.Replicas)
 	orDefault(&c.Store.Redis.KeyPrefix, d.Store.Redis.KeyPrefix)
 	orDefault(&c.Store.Redis.ConnectTimeout, d.Store.Redis.ConnectTimeout)
 	orDefault(&c.Store.Redis.CommandTimeout, d.Store.Redis.CommandTimeout)
@@ -543,6 +544,9 @@ func (c *Config) validateStore(f *faults) {
 		f.add("store.key_secret", nil, ReasonOutOfRange, "give at least 16 random bytes, or leave it empty for a secret that is random for each process")
 	} else if secret == "" && s.Backend != "memory" && s.Backend != "" {
 		f.add("store.key_secret", nil, ReasonMissing, "without it each replica hashes ids in its own way, and none finds what another has counted: give all the same 16 random bytes or more")
+	}
+	if s.Replicas < 1 {
+		f.add("store.replicas", s.Replicas, ReasonOutOfRange, "write how many processes share the store; leave it out for 1")
 	}
 	if s.Redis.DSN != "" && s.Backend == "memory" {
 		f.add("store.redis.dsn", nil, ReasonConflict, "the backend is memory, so it would not be used: set store.backend to redis or drop the dsn")

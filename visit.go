@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/weir-go/weir/internal/jws"
 	"github.com/weir-go/weir/store"
 )
 
@@ -32,7 +33,8 @@ type visit struct {
 // outcome is what tiers and windows left behind.
 type outcome struct {
 	passed        stages   // been through
-	sure          bool     // the account is verified, not only claimed
+	sure          bool     // somebody vouches for the account
+	verified      bool     // the program did, for this very request
 	arrived       bool     // counted as an arrival
 	exempt        bool     // by network or class: whoever it is pays nothing
 	spent         charge   // the account's token
@@ -131,8 +133,8 @@ func FromContext(ctx context.Context) (info Info, ok bool) {
 }
 
 // SetAccount says who the request is from, once the program has verified it
-// (requirement T8). Between the [Limiter.ClientIP] and [Limiter.Tiers] stages
-// it decides whose account tier is asked. Later, in a handler, it moves the
+// (requirement T8). Between [Limiter.ClientIP] and [Limiter.Handler] it decides
+// whose account tier and window are asked. Later, in a handler, it moves the
 // charge: a token taken from another account, which the request only claimed,
 // goes back, and the verified one pays if it still can; the request itself is
 // not refused any more. Where Limiters are nested it holds for each of them.
@@ -146,8 +148,9 @@ func SetAccount(ctx context.Context, id string) {
 func (v *visit) setAccount(id string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.sure = id != ""
-	if v.account == id {
+	v.sure, v.verified = id != "", id != ""
+	// The kid itself, where the request is known by its path, is the same name.
+	if v.account == id || id != "" && v.account == jws.AccountPath(id) {
 		return
 	}
 	v.account = id
@@ -193,7 +196,7 @@ func (v *visit) disown() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.refundLocked()
-	v.account, v.sure = "", false
+	v.account, v.sure, v.verified = "", false, false
 }
 
 // refundLocked gives the account's token back. v.mu is held.

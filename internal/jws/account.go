@@ -2,6 +2,7 @@ package jws
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -10,9 +11,10 @@ const mediaType = "application/jose+json"
 
 // Account returns the account that r claims to come from: [KeyID] of what
 // [Peek] reads within limit bytes. ok is false, and the body unread, unless r
-// is a POST with one Content-Type field that is application/jose+json, in any
-// letter case (RFC 9110 §8.3.1) and without parameters: none are registered
-// (RFC 7515 §9.2.1), and servers answer 415, for which no body need be read.
+// is a POST that calls its body application/jose+json: in any letter case (RFC
+// 9110 §8.3.1), with parameters or without, in any of several Content-Type
+// lines. Servers differ in which of these they take, and one that is taken
+// without an account here would cost its owner nothing.
 //
 // A Content-Encoding is not looked at. Servers ignore it, and decompressing
 // what a stranger sent is work that nobody asked for.
@@ -20,7 +22,7 @@ func Account(r *http.Request, limit int64) (kid string, ok bool) {
 	if r.Method != http.MethodPost {
 		return "", false
 	}
-	if types := r.Header["Content-Type"]; len(types) != 1 || !strings.EqualFold(types[0], mediaType) {
+	if !slices.ContainsFunc(r.Header["Content-Type"], isJOSE) {
 		return "", false
 	}
 	body, complete := Peek(r, limit)
@@ -28,4 +30,9 @@ func Account(r *http.Request, limit int64) (kid string, ok bool) {
 		return "", false
 	}
 	return KeyID(body)
+}
+
+func isJOSE(line string) bool {
+	line, _, _ = strings.Cut(line, ";")
+	return strings.EqualFold(strings.TrimSpace(line), mediaType)
 }

@@ -34,8 +34,9 @@ type Options struct {
 // wait for them, and may be called from many goroutines.
 type Hooks struct {
 	// Failed is told of each call that failed: its name ("admit", "peek", "refund",
-	// "probe", "settle"), why in one word, and the error. With Pass it is told of
-	// each call that was not made, with [ErrOpen] and the word "open".
+	// "probe", "owed" for what was spent here, and those of a Locker), why in one
+	// word, and the error. Of calls that were not made and that nobody here has
+	// answered, with Pass or to a Locker, it is told with [ErrOpen] and "open".
 	Failed func(op, reason string, err error)
 	// Degraded is told when the local store takes over, and why, and with false and
 	// nil when the remote one decides again.

@@ -148,7 +148,7 @@ func (s *Store) spend(ctx context.Context, batch []debt) error {
 		return err
 	})
 	if err != nil {
-		s.opts.Hooks.Failed("settle", ReasonOf(err), err)
+		s.opts.Hooks.Failed("owed", ReasonOf(err), err)
 		return err
 	}
 	for i, d := range asked {

@@ -140,7 +140,9 @@ func (s *Store) ask(ctx context.Context, c call, op string, checks, due []store.
 	if err != nil {
 		return store.Verdict{}, dst, err
 	}
-	s.seen.note(all, states[len(into):], v, c.at, s.opts.Recheck)
+	if op != "peek" || !v.Admitted() { // what a look would have spent is not spent
+		s.seen.note(all, states[len(into):], v, c.at, s.opts.Recheck)
+	}
 	if n := len(due); n > 0 {
 		states = append(dst, states[n:]...)
 		if !v.Admitted() {
