@@ -104,6 +104,13 @@ func (l *Limiter) judge(t *transit, b *basket) bool {
 	if t.exempt { // and its account, if it has one, is not denied
 		return l.exempted(t)
 	}
+	if b.hidden && tiers {
+		// Whatever account a server may find in it: a request whose account is
+		// hidden must not cost less than one that shows it. The address has a
+		// bucket for all of them.
+		account = len(b.checks)
+		b.addAccount(c, l.keyer.key("hidden", string(t.who.key[:])))
+	}
 	if len(b.checks) == 0 {
 		return t.through(&c.count.admitted)
 	}
@@ -183,8 +190,11 @@ func (l *Limiter) findClaim(t *transit, b *basket) bool {
 				return false
 			}
 		}
-		t.account, _ = jws.Account(t.r, maxBody)
-		b.bodyRead = t.account != ""
+		var hidden bool
+		t.account, b.bodyRead, hidden = jws.Claim(t.r, maxBody)
+		if hidden {
+			b.hidden = true
+		}
 	}
 	return true
 }

@@ -2,6 +2,7 @@ package weir
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -157,5 +158,34 @@ func TestOneAddressHoldsItsShareOnly(t *testing.T) {
 	cancel()
 	for range 4 {
 		<-done
+	}
+}
+
+// Nor by a body that is longer, or deeper, than what is looked at; the key that
+// a new account brings along hides nothing.
+func TestHiddenAccountsCostNoLess(t *testing.T) {
+	body := kidBody("https://ca/acme/acct/1")
+	deep := strings.Repeat("[", 65) + strings.Repeat("]", 65)
+	for _, tc := range []struct {
+		name, body string
+		free       bool
+	}{
+		{"blanks up to 65 KiB", body + strings.Repeat(" ", 65<<10), false},
+		{"a deep member", `{"x":` + deep + "," + body[1:], false},
+		{"what is no JSON", "}{", false},
+		{"a jwk", `{"protected":"` + base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"ES256","jwk":{"kty":"EC"}}`)) + `","payload":"","signature":""}`, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newLimiter(t, acmeConfig(2)).Handler(served)
+			for range 2 {
+				admitted(t, h, acmePost(order, addr1, tc.body))
+			}
+			if tc.free {
+				admitted(t, h, acmePost(order, addr1, tc.body))
+			} else {
+				refused(t, h, acmePost(order, addr1, tc.body))
+			}
+			admitted(t, h, acmePost(order, "198.51.100.2", tc.body)) // each address has a bucket for them
+		})
 	}
 }

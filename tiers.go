@@ -201,6 +201,7 @@ type basket struct {
 
 	who         store.Key     // the address that asks
 	bodyRead    bool          // nobody has to read it to notice that the client left
+	hidden      bool          // its account, if it has one
 	claimant    store.Key     // who claims the account, if nobody vouches for it
 	hasArrived  bool          // counted as an arrival, see arrived
 	arrivalWait time.Duration // that the process ceiling then had for it

@@ -19,17 +19,42 @@ const mediaType = "application/jose+json"
 // A Content-Encoding is not looked at. Servers ignore it, and decompressing
 // what a stranger sent is work that nobody asked for.
 func Account(r *http.Request, limit int64) (kid string, ok bool) {
-	if r.Method != http.MethodPost {
-		return "", false
-	}
-	if !slices.ContainsFunc(r.Header["Content-Type"], isJOSE) {
-		return "", false
+	kid, ok, _ = Claim(r, limit)
+	return kid, ok
+}
+
+// Claim is [Account], and says of a request without one whether it is hidden: a
+// body of the media type that is too long to look at, or that cannot be read
+// here. A server might read it, and find an account. One that is signed by a
+// new key ("jwk") hides nothing.
+func Claim(r *http.Request, limit int64) (kid string, ok, hidden bool) {
+	if r.Method != http.MethodPost || !slices.ContainsFunc(r.Header["Content-Type"], isJOSE) {
+		return "", false, false
 	}
 	body, complete := Peek(r, limit)
 	if !complete {
-		return "", false
+		return "", false, true
 	}
-	return KeyID(body)
+	kid, ok = KeyID(body)
+	return kid, ok, !ok && !hasKey(body)
+}
+
+// hasKey reports whether the protected header of a flattened JWS has a "jwk".
+func hasKey(body []byte) bool {
+	protected, ok := protectedHeader(body)
+	if !ok {
+		return false
+	}
+	header, ok := decodeBase64(nil, protected)
+	if !ok {
+		return false
+	}
+	found := false
+	o := openObject(header)
+	for o.next() {
+		found = found || o.is("jwk")
+	}
+	return found && o.alone()
 }
 
 func isJOSE(line string) bool {
