@@ -77,10 +77,10 @@
 // The account of an ACME request is the kid of its JWS; that of an EST request
 // its HTTP Basic user; [WithAccount] and [SetAccount] say it for any other. The
 // kid is read from a POST of type application/jose+json only (RFC 8555, section
-// 6.2), in at most 64 KiB; what has another type or is longer has no account, and
-// the CA must refuse other types itself, as the RFC wants, or they are a way
-// around the account tier. A
-// claim can be false: [Disown] gives the token back to the account that was
+// 6.2), in at most 64 KiB. What is longer, or cannot be read, has no account and
+// pays a bucket of that tier which its address has for all such requests. What
+// has another type is not looked at: the CA must refuse it, as the RFC wants, or
+// it is a way around the account tier. A claim can be false: [Disown] gives the token back to the account that was
 // only named, and an endpoint with Disown does it by itself where the answer
 // shows that the account was not proved.
 //
