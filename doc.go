@@ -80,9 +80,9 @@
 // 6.2), in at most 64 KiB. What is longer, or cannot be read, has no account and
 // pays a bucket of that tier which its address has for all such requests. What
 // has another type is not looked at: the CA must refuse it, as the RFC wants, or
-// it is a way around the account tier. A claim can be false: [Disown] gives the token back to the account that was
-// only named, and an endpoint with Disown does it by itself where the answer
-// shows that the account was not proved.
+// it is a way around the account tier. A claim can be false: [Disown] gives the
+// token back to the account that was only named, and an endpoint with Disown
+// does it by itself where the answer does not show that the account was proved.
 //
 // # Windows
 //

@@ -74,11 +74,14 @@ type Endpoint struct {
 	// "none", for which the lock does nothing and costs nothing. Without
 	// [Config].AuthLock it is not looked at.
 	Auth string `json:"auth,omitempty" yaml:"auth,omitempty" toml:"auth,omitempty"`
-	// Disown gives the token that a request took from its account back when the
-	// answer shows that the account was never proved, as [Disown] does
-	// (requirement T9): status 401 or, for kind acme, a problem of type
-	// malformed, badNonce, badSignatureAlgorithm, accountDoesNotExist or
-	// unauthorized. Default false; [PKIEndpoints] has it where it matters.
+	// Disown gives the token that a request took from its account back, as
+	// [Disown] does, when the answer leaves open whether the account was proved
+	// (requirement T9): status 401 or 5xx, none at all, a guard that shed the
+	// request, and for kind acme an error that is no problem document of at most
+	// 4 KiB or one of type malformed, badNonce, badSignatureAlgorithm,
+	// accountDoesNotExist or unauthorized. An account that the handler has
+	// verified with [SetAccount] keeps its charge. Default false; [PKIEndpoints]
+	// has it where it matters.
 	Disown bool `json:"disown,omitempty" yaml:"disown,omitempty" toml:"disown,omitempty"`
 }
 
