@@ -182,7 +182,7 @@ func TestClientGoesAwayInMidBody(t *testing.T) {
 				<-arrived
 				leave()
 				line.CloseWithError(errBroken) // http.Transport waits for its reader
-				<-gone // with an error, or with the answer that the handler could still send
+				<-gone                         // with an error, or with the answer that the handler could still send
 
 				got := <-outcomes
 				assert.Equal(t, "01234"[:min(limit, 5)], got.peeked)
