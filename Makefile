@@ -8,7 +8,7 @@ MODULES      = . examples
 FUZZTIME    ?= 20s
 BENCHTIME   ?= 1s
 
-.PHONY: demo pki login test redis test-quick lint bench fuzz soak
+.PHONY: demo pki login test redis test-quick lint bench bench-correct fuzz soak
 
 demo:
 	cd examples && $(GO) run ./quickstart
@@ -46,6 +46,10 @@ lint:
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -cpu 1,2 ./...
+
+# The same questions to weir and its peers; the answers go into bench/CORRECTNESS.md.
+bench-correct: redis
+	cd bench && $(GO) run ./correct
 
 # Each fuzz target for FUZZTIME; findings land in testdata and become tests.
 fuzz:

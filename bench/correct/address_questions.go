@@ -57,13 +57,17 @@ func aliases(t *testing.T, c *column) []cell {
 	})
 }
 
-const forgedAsks = "One client behind one trusted proxy sends 100 requests, each with another X-Forwarded-For of its own, to whose right the proxy writes the client's address: budgets it gets. One is right. " +
-	"(The proxy also sets X-Real-IP, so what reads only that is right if no other proxy is there.)"
+const forgedAsks = "One client behind one trusted proxy sends 100 requests, each with another X-Forwarded-For of its own, to whose right the proxy writes the client's address, and with other fields that the proxy does not know " +
+	"(True-Client-IP, CF-Connecting-IP, X-Client-IP, Forwarded): budgets it gets. One is right. The proxy overwrites X-Real-IP, as it must where that is what is read."
 
 func forged(t *testing.T, c *column) []cell {
 	return each(t, c, c.proxied, func(_ *testing.T, open func(quota) mounted) (string, verdict) {
 		n := admitted(open(once)(served), 100, func(i int) *http.Request {
-			return viaProxy([]string{fmt.Sprintf("192.0.2.%d", i), fmt.Sprintf("203.0.113.%d", i)}, client)
+			r := viaProxy([]string{fmt.Sprintf("192.0.2.%d", i), fmt.Sprintf("203.0.113.%d", i)}, client)
+			for _, name := range []string{"True-Client-IP", "CF-Connecting-IP", "X-Client-IP", "Forwarded"} {
+				r.Header.Set(name, fmt.Sprintf("192.0.2.%d", i))
+			}
+			return r
 		})
 		return fmt.Sprint(n), verdictOn(n == 1, wrong)
 	})

@@ -67,6 +67,7 @@ type column struct {
 	bounded bool                                                // keyed respects a bound on keys
 	refund  func(t *testing.T, q quota) refunding               // one bucket whose tokens can be given back
 	zeros   []zero                                              // limits of nothing
+	dear    func() error                                        // makes a limiter whose requests can never pass
 	chain   func(t *testing.T, wide, narrow quota) pair         // two limits on one client
 	reload  func(t *testing.T, from, to quota) changing         // limits that change
 	shared  []sharing                                           // two limiters on one store
@@ -82,6 +83,9 @@ type kind struct {
 	// open returns a fresh limiter; bound is how many keys it may remember, 0
 	// for as many as it does by itself.
 	open func(t *testing.T, q quota, bound int) take
+	// wall says that this kind alone keeps its state in a Redis server, so its clock
+	// is the wall's, and it takes fewer calls.
+	wall bool
 }
 
 type mount struct {
@@ -101,6 +105,7 @@ type guard struct {
 
 type sharing struct {
 	as   string
+	wall bool // its store is a Redis server
 	open func(t *testing.T, a, b quota) (takeA, takeB func() bool)
 }
 
@@ -125,13 +130,18 @@ type changing struct {
 
 // within runs f in a bubble of virtual time, where sleeping is free and exact,
 // if the column's clock allows it; else it passes as it does on the wall.
-func (c *column) within(t *testing.T, f func(t *testing.T)) {
-	if c.wall {
+func (c *column) within(t *testing.T, f func(t *testing.T)) { inTime(t, c.wall, f) }
+
+func inTime(t *testing.T, wall bool, f func(t *testing.T)) {
+	if wall {
 		f(t)
 		return
 	}
 	synctest.Test(t, f)
 }
+
+// serverHot is what many callers ask of a Redis server.
+var serverHot = quota{n: 1000, per: time.Second, burst: 100}
 
 func columns() []*column {
 	return []*column{

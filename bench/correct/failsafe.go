@@ -21,8 +21,8 @@ func failsafes() *column {
 		windows: true,
 		costs:   true,
 		keyed: []kind{
-			{"bursty", func(_ *testing.T, q quota, _ int) take { return failsafeTake(bursty(q)) }},
-			{"smooth", func(_ *testing.T, q quota, _ int) take {
+			{as: "bursty", open: func(_ *testing.T, q quota, _ int) take { return failsafeTake(bursty(q)) }},
+			{as: "smooth", open: func(_ *testing.T, q quota, _ int) take {
 				return failsafeTake(ratelimiter.NewSmooth[*http.Response](uint(q.n), q.per))
 			}},
 		},

@@ -28,7 +28,7 @@ func golimiter() *column {
 		wall:    true,
 		hot:     quota{n: 200, per: 20 * time.Millisecond},
 		windows: true,
-		keyed: []kind{{"", func(t *testing.T, q quota, _ int) take {
+		keyed: []kind{{open: func(t *testing.T, q quota, _ int) take {
 			return goTake(goStore(t, q))
 		}}},
 		direct: []mount{{"", direct}},

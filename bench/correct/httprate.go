@@ -27,7 +27,7 @@ func httprates() *column {
 		hot:     quota{n: 200, per: 20 * time.Millisecond},
 		windows: true,
 		costs:   true,
-		keyed: []kind{{"", func(_ *testing.T, q quota, _ int) take {
+		keyed: []kind{{open: func(_ *testing.T, q quota, _ int) take {
 			l := httprate.NewRateLimiter(q.n, q.per)
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			return func(key string, cost int) answer {
@@ -39,6 +39,7 @@ func httprates() *column {
 		direct: []mount{{"", direct}},
 		proxied: []mount{
 			{"chi's ClientIPFromXFF", resolved(middleware.ClientIPFromXFF(proxy + "/32"))},
+			//lint:ignore SA1019 that is what its label says
 			{"LimitByRealIP (deprecated)", func(_ *testing.T, q quota) mounted { return httprate.LimitByRealIP(q.n, q.per) }},
 		},
 		zeros: []zero{{"limit 0", func(*testing.T) (take, error) {
@@ -57,7 +58,7 @@ func httprates() *column {
 				return send(h, r.WithContext(httprate.WithRequestLimit(r.Context(), q.n))).Code == http.StatusOK
 			}, func() { q = to }}
 		},
-		shared: []sharing{{"one LimitCounter", func(_ *testing.T, a, b quota) (takeA, takeB func() bool) {
+		shared: []sharing{{as: "one LimitCounter", open: func(_ *testing.T, a, b quota) (takeA, takeB func() bool) {
 			counter := httprate.NewLocalLimitCounter(a.per)
 			open := func(q quota) func() bool {
 				h := httprate.LimitBy(q.n, q.per, httprate.Key(client), httprate.WithLimitCounter(counter))(served)

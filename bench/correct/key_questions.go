@@ -68,7 +68,7 @@ const sharedAsks = "Two limiters on one store, of 1 and of 5 an hour, are asked 
 func sharedStore(t *testing.T, c *column) []cell {
 	var cells []cell
 	for _, s := range c.shared {
-		c.within(t, func(t *testing.T) {
+		inTime(t, s.wall, func(t *testing.T) {
 			a, b := s.open(t, perHour(1), perHour(5))
 			taken(2, a)
 			n := taken(20, b)

@@ -13,11 +13,11 @@ import (
 // middleware.
 func mennanov() *column {
 	return &column{
-		name:  "limiters",
-		hot:   quota{n: 1_000_000, per: time.Second, burst: 100},
+		name:  "mennanov",
+		hot:   quota{n: 100_000, per: time.Second, burst: 1000},
 		costs: true,
 		keyed: []kind{
-			{"token bucket", func(_ *testing.T, q quota, _ int) take {
+			{as: "token bucket", open: func(_ *testing.T, q quota, _ int) take {
 				reg, clock := limiters.NewRegistry(), limiters.NewSystemClock()
 				return func(key string, cost int) answer {
 					b := reg.GetOrCreate(key, func() any { return mennanovBucket(q, limiters.NewTokenBucketInMemory(), clock) }, 24*time.Hour, clock.Now())
@@ -25,11 +25,11 @@ func mennanov() *column {
 					return mennanovAnswer(wait, err)
 				}
 			}},
-			{"fixed window", func(_ *testing.T, q quota, _ int) take {
+			{as: "fixed window", open: func(_ *testing.T, q quota, _ int) take {
 				w := limiters.NewFixedWindow(int64(q.n), q.per, limiters.NewFixedWindowInMemory(), limiters.NewSystemClock())
 				return func(string, int) answer { return mennanovAnswer(w.Limit(context.Background())) }
 			}},
-			{"sliding window", func(_ *testing.T, q quota, _ int) take {
+			{as: "sliding window", open: func(_ *testing.T, q quota, _ int) take {
 				w := limiters.NewSlidingWindow(int64(q.n), q.per, limiters.NewSlidingWindowInMemory(), limiters.NewSystemClock(), 1e-9)
 				return func(string, int) answer { return mennanovAnswer(w.Limit(context.Background())) }
 			}},

@@ -19,9 +19,9 @@ func redisrate() *column {
 	return &column{
 		name:  "redis_rate",
 		wall:  true,
-		hot:   quota{n: 1000, per: time.Second, burst: 100},
+		hot:   serverHot,
 		costs: true,
-		keyed: []kind{{"", func(t *testing.T, q quota, _ int) take { return redisTake(open(t), redisLimit(q)) }}},
+		keyed: []kind{{open: func(t *testing.T, q quota, _ int) take { return redisTake(open(t), redisLimit(q)) }}},
 		refund: func(t *testing.T, q quota) refunding {
 			pass := redisTake(open(t), redisLimit(q))
 			return refunding{
@@ -46,10 +46,7 @@ func redisrate() *column {
 			l, q := open(t), from
 			return changing{"", func() bool { return redisTake(l, redisLimit(q))(client, 1).ok }, func() { q = to }}
 		},
-		shared: []sharing{{"", func(t *testing.T, a, b quota) (takeA, takeB func() bool) {
-			l := open(t)
-			return func() bool { return redisTake(l, redisLimit(a))(client, 1).ok }, func() bool { return redisTake(l, redisLimit(b))(client, 1).ok }
-		}}},
+		shared: []sharing{{wall: true, open: redisShared("", "")}, {as: "keys apart by hand", wall: true, open: redisShared("a:", "b:")}},
 		redis: func(t *testing.T, q quota, addr string) mounted {
 			pass := redisTake(redis_rate.NewLimiter(redisClient(t, addr)), redisLimit(q))
 			return func(next http.Handler) http.Handler {
@@ -65,6 +62,14 @@ func redisrate() *column {
 				})
 			}
 		},
+	}
+}
+
+func redisShared(a, b string) func(t *testing.T, qa, qb quota) (takeA, takeB func() bool) {
+	return func(t *testing.T, qa, qb quota) (takeA, takeB func() bool) {
+		l := redis_rate.NewLimiter(redisClient(t, redistest.Start(t).Addr))
+		ta, tb := redisTake(l, redisLimit(qa)), redisTake(l, redisLimit(qb))
+		return func() bool { return ta(a+client, 1).ok }, func() bool { return tb(b+client, 1).ok }
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"testing"
 
@@ -58,7 +59,7 @@ func metricsAgain(t *testing.T, c *column) []cell {
 				failed++
 			}
 		}()
-		l, err := weir.New(weirPerIP(once), weir.WithRegisterer(reg))
+		l, err := weir.New(weirPerIP(once), weir.WithRegisterer(reg), weir.WithLogger(slog.New(slog.DiscardHandler)))
 		if err != nil {
 			failed++
 		}

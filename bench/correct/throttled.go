@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/throttled/throttled/v2"
 	"github.com/throttled/throttled/v2/store/goredisstore.v9"
 	"github.com/throttled/throttled/v2/store/memstore"
+	"github.com/weir-go/weir/internal/redistest"
 )
 
 // throttleds is throttled/throttled, GCRA by compare-and-swap.
@@ -21,10 +23,10 @@ func throttleds() *column {
 	direct := vary(&throttled.VaryBy{RemoteAddr: true})
 	return &column{
 		name:    "throttled",
-		hot:     quota{n: 1_000_000, per: time.Second, burst: 100},
+		hot:     quota{n: 100_000, per: time.Second, burst: 1000},
 		costs:   true,
 		bounded: true,
-		keyed: []kind{{"", func(t *testing.T, q quota, bound int) take {
+		keyed: []kind{{open: func(t *testing.T, q quota, bound int) take {
 			if bound == 0 {
 				bound = 65536 // as in its documentation's example
 			}
@@ -65,10 +67,17 @@ func throttleds() *column {
 				l = throttledLimiter(t, s, to)
 			}}
 		},
-		shared: []sharing{{"", func(t *testing.T, a, b quota) (takeA, takeB func() bool) {
+		shared: []sharing{{open: func(t *testing.T, a, b quota) (takeA, takeB func() bool) {
 			s := throttledStore(t, 65536)
-			la, lb := throttledLimiter(t, s, a), throttledLimiter(t, s, b)
-			return func() bool { return throttledTake(la)(client, 1).ok }, func() bool { return throttledTake(lb)(client, 1).ok }
+			return throttledShared(t, s, s, a, b)
+		}}, {as: "Redis, a prefix each", wall: true, open: func(t *testing.T, a, b quota) (takeA, takeB func() bool) {
+			c := redisClient(t, redistest.Start(t).Addr)
+			sa, errA := goredisstore.NewCtx(c, "a:")
+			sb, errB := goredisstore.NewCtx(c, "b:")
+			if err := errors.Join(errA, errB); err != nil {
+				t.Fatal(err)
+			}
+			return throttledShared(t, sa, sb, a, b)
 		}}},
 		redis: func(t *testing.T, q quota, addr string) mounted {
 			s, err := goredisstore.NewCtx(redisClient(t, addr), "throttled:")
@@ -126,6 +135,11 @@ func throttledTake(l *throttled.GCRARateLimiterCtx) take {
 		}
 		return answer{!limited && err == nil, wait, err}
 	}
+}
+
+func throttledShared(t *testing.T, sa, sb throttled.GCRAStoreCtx, a, b quota) (takeA, takeB func() bool) {
+	ta, tb := throttledTake(throttledLimiter(t, sa, a)), throttledTake(throttledLimiter(t, sb, b))
+	return func() bool { return ta(client, 1).ok }, func() bool { return tb(client, 1).ok }
 }
 
 func throttledQuota(t *testing.T, q throttled.RateQuota) (take, error) {

@@ -19,8 +19,8 @@ func tollbooths() *column {
 	direct := lookup("RemoteAddr", 0)
 	return &column{
 		name: "tollbooth",
-		hot:  quota{n: 1_000_000, per: time.Second, burst: 100},
-		keyed: []kind{{"", func(_ *testing.T, q quota, _ int) take {
+		hot:  quota{n: 100_000, per: time.Second, burst: 1000},
+		keyed: []kind{{open: func(_ *testing.T, q quota, _ int) take {
 			return tollboothTake(tollboothLimiter(q))
 		}}},
 		direct: []mount{{"", direct}},

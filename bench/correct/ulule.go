@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/ulule/limiter/v3/drivers/middleware/stdlib"
 	"github.com/ulule/limiter/v3/drivers/store/memory"
 	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
+	"github.com/weir-go/weir/internal/redistest"
 )
 
 // ulule is ulule/limiter, a counter whose window begins with the first request.
@@ -26,7 +28,7 @@ func ulule() *column {
 		hot:     quota{n: 200, per: 20 * time.Millisecond},
 		windows: true,
 		costs:   true,
-		keyed: []kind{{"", func(_ *testing.T, q quota, _ int) take {
+		keyed: []kind{{open: func(_ *testing.T, q quota, _ int) take {
 			return ululeTake(limiter.New(ululeStore(), ululeRate(q)))
 		}}},
 		direct: []mount{
@@ -61,10 +63,17 @@ func ulule() *column {
 				l = limiter.New(l.Store, ululeRate(to))
 			}}
 		},
-		shared: []sharing{{"", func(_ *testing.T, a, b quota) (takeA, takeB func() bool) {
+		shared: []sharing{{open: func(_ *testing.T, a, b quota) (takeA, takeB func() bool) {
 			s := ululeStore()
-			la, lb := limiter.New(s, ululeRate(a)), limiter.New(s, ululeRate(b))
-			return func() bool { return ululeTake(la)(client, 1).ok }, func() bool { return ululeTake(lb)(client, 1).ok }
+			return ululeShared(s, s, a, b)
+		}}, {as: "Redis, a Prefix each", wall: true, open: func(t *testing.T, a, b quota) (takeA, takeB func() bool) {
+			c := redisClient(t, redistest.Start(t).Addr)
+			sa, errA := ululeredis.NewStoreWithOptions(c, limiter.StoreOptions{Prefix: "a"})
+			sb, errB := ululeredis.NewStoreWithOptions(c, limiter.StoreOptions{Prefix: "b"})
+			if err := errors.Join(errA, errB); err != nil {
+				t.Fatal(err)
+			}
+			return ululeShared(sa, sb, a, b)
 		}}},
 		redis: func(t *testing.T, q quota, addr string) mounted {
 			s, err := ululeredis.NewStore(redisClient(t, addr))
@@ -84,10 +93,15 @@ func ululeStore() limiter.Store {
 
 func ululeRate(q quota) limiter.Rate { return limiter.Rate{Limit: int64(q.n), Period: q.per} }
 
+func ululeShared(sa, sb limiter.Store, a, b quota) (takeA, takeB func() bool) {
+	ta, tb := ululeTake(limiter.New(sa, ululeRate(a))), ululeTake(limiter.New(sb, ululeRate(b)))
+	return func() bool { return ta(client, 1).ok }, func() bool { return tb(client, 1).ok }
+}
+
 func ululeTake(l *limiter.Limiter) take {
 	return func(key string, cost int) answer {
 		c, err := l.Increment(context.Background(), key, int64(cost))
-		return answer{!c.Reached && err == nil, time.Until(time.Unix(c.Reset, 0)), err}
+		return answer{!c.Reached && err == nil, untold, err} // Reset is when the window ends, no promise
 	}
 }
 

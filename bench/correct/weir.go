@@ -10,23 +10,29 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/redistest"
 	"github.com/weir-go/weir/store"
-	_ "github.com/weir-go/weir/store/redis" // the backend "redis"
+	"github.com/weir-go/weir/store/redis"
 )
 
 // weirs is this library: buckets (the tiers), and fixed windows.
 func weirs() *column {
 	return &column{
 		name:    "weir",
-		hot:     quota{n: 1_000_000, per: time.Second, burst: 100},
+		hot:     quota{n: 100_000, per: time.Second, burst: 1000},
 		costs:   true,
 		bounded: true,
 		keyed: []kind{
-			{"tier", weirStore(false)},
-			{"window", weirStore(true)},
-			{"both", weirBoth},
+			{as: "tier", open: weirStore(false)},
+			{as: "window", open: weirStore(true)},
+			{as: "both", open: weirBoth},
+			{as: "tier, Redis", open: weirRedisStore, wall: true},
 		},
-		direct: []mount{{"", func(t *testing.T, q quota) mounted { return weirHandler(t, weirPerIP(q)) }}},
+		direct: []mount{{"", func(t *testing.T, q quota) mounted {
+			cfg := weirPerIP(q)
+			cfg.Headers.RateLimit = "always" // as those of the peers that have them
+			return weirHandler(t, cfg)
+		}}},
 		proxied: []mount{{"", func(t *testing.T, q quota) mounted {
 			cfg := weirPerIP(q)
 			cfg.ClientIP.TrustedProxies = []string{proxy}
@@ -38,11 +44,17 @@ func weirs() *column {
 			{"rate 5, burst 0", weirZero(weir.TierConfig{Rate: 5, Burst: 0})},
 			{"both 0 (documented: no limit)", weirZero(weir.TierConfig{})},
 		},
+		dear: func() error {
+			cfg := weirPerIP(quota{n: 10, per: time.Second})
+			cfg.Endpoints = []weir.Endpoint{{Pattern: "/dear", Class: "dear", Cost: 11}}
+			_, err := weir.New(cfg, weir.WithLogger(slog.New(slog.DiscardHandler)))
+			return err
+		},
 		chain:  weirChain,
 		reload: weirReload,
 		shared: []sharing{
-			{"", weirShared("weir", "weir")},
-			{"own Namespace", weirShared("weir", "other")},
+			{open: weirShared("weir", "weir")},
+			{as: "a Namespace each", open: weirShared("a", "b")},
 		},
 		redis: weirRedis,
 		guards: []guard{{"", func(t *testing.T, slots int) mounted {
@@ -90,18 +102,34 @@ func weirStore(window bool) func(*testing.T, quota, int) take {
 	return func(t *testing.T, q quota, bound int) take {
 		m := store.NewMemory()
 		t.Cleanup(func() { _ = m.Close() })
-		limit := store.Limit{Rate: q.rate(), Burst: float64(q.size())}
-		length := q.per
-		if !window {
-			length = 0
+		check := store.Check{Scope: "s", Limit: store.Limit{Rate: q.rate(), Burst: float64(q.size())}}
+		if window {
+			check.Window = q.per
 		}
-		m.Configure(store.Scope{Name: "s", MaxKeys: bound, Limit: limit, Window: length})
-		return func(key string, cost int) answer {
-			checks := [1]store.Check{{Scope: "s", Key: netip.MustParseAddr(key).As16(), Limit: limit, Cost: float64(cost), Window: length}}
-			var states [1]store.State
-			v, _, err := m.Admit(context.Background(), checks[:], states[:0])
-			return answer{v.Admitted(), v.RetryAfter, err}
-		}
+		m.Configure(store.Scope{Name: check.Scope, MaxKeys: bound, Limit: check.Limit, Window: check.Window})
+		return weirTake(m, check)
+	}
+}
+
+// weirRedisStore is the decision alone, on a Redis server.
+func weirRedisStore(t *testing.T, q quota, _ int) take {
+	s, err := redis.Open(t.Context(), redis.Options{
+		DSN: "redis://" + redistest.Start(t).Addr + "/0", ConnectTimeout: 20 * time.Second, CommandTimeout: 20 * time.Second, // a busy machine is not the question
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return weirTake(s, store.Check{Scope: "s", Limit: store.Limit{Rate: q.rate(), Burst: float64(q.size())}})
+}
+
+func weirTake(s store.Store, check store.Check) take {
+	return func(key string, cost int) answer {
+		checks := [1]store.Check{check}
+		checks[0].Key, checks[0].Cost = netip.MustParseAddr(key).As16(), float64(cost)
+		var states [1]store.State
+		v, _, err := s.Admit(context.Background(), checks[:], states[:0])
+		return answer{err == nil && v.Admitted(), v.RetryAfter, err}
 	}
 }
 
@@ -146,6 +174,7 @@ func weirRefund(t *testing.T, q quota) refunding {
 func weirZero(tier weir.TierConfig) func(t *testing.T) (take, error) {
 	return func(t *testing.T) (take, error) {
 		cfg := weirBare()
+		cfg.Tiers.Global = weir.TierConfig{Rate: 100, Burst: 100} // or nothing would be limited, which New refuses
 		cfg.Tiers.PerIP = tier
 		l, err := weir.New(cfg, weir.WithLogger(slog.New(slog.DiscardHandler)))
 		if err != nil {

@@ -16,14 +16,18 @@ import (
 func xrate() *column {
 	return &column{
 		name:    "x/time/rate",
-		hot:     quota{n: 1_000_000, per: time.Second, burst: 100},
+		hot:     quota{n: 100_000, per: time.Second, burst: 1000},
 		costs:   true,
 		bounded: true,
-		keyed: []kind{{"", func(t *testing.T, q quota, bound int) take {
+		keyed: []kind{{open: func(_ *testing.T, q quota, bound int) take {
 			l := newByAddress(q, bound)
 			return func(key string, cost int) answer {
-				// As its documentation says for callers who need the wait: reserve, and
-				// cancel what is not wanted.
+				return answer{ok: l.get(key).AllowN(time.Now(), cost), wait: untold}
+			}
+		}}, {as: "Reserve, Cancel", open: func(_ *testing.T, q quota, bound int) take {
+			l := newByAddress(q, bound)
+			return func(key string, cost int) answer {
+				// For callers who need the wait: reserve, and cancel what is not wanted.
 				r := l.get(key).ReserveN(time.Now(), cost)
 				if !r.OK() {
 					return answer{wait: never}
@@ -33,11 +37,6 @@ func xrate() *column {
 					return answer{wait: d}
 				}
 				return answer{ok: true}
-			}
-		}}, {"AllowN", func(t *testing.T, q quota, bound int) take {
-			l := newByAddress(q, bound)
-			return func(key string, cost int) answer {
-				return answer{ok: l.get(key).AllowN(time.Now(), cost), wait: untold}
 			}
 		}}},
 		direct: []mount{{"by hand", func(_ *testing.T, q quota) mounted {
@@ -62,7 +61,7 @@ func xrate() *column {
 			{"rate 5, burst 0", func(*testing.T) (take, error) { return oneLimiter(rate.NewLimiter(5, 0)), nil }},
 		},
 		chain: func(_ *testing.T, wide, narrow quota) pair {
-			return pair{"", nested(newByAddress(wide, 0).handler(peerOf), newByAddress(narrow, 0).handler(peerOf))}
+			return pair{"by hand", nested(newByAddress(wide, 0).handler(peerOf), newByAddress(narrow, 0).handler(peerOf))}
 		},
 		reload: func(_ *testing.T, from, to quota) changing {
 			l := rate.NewLimiter(rate.Limit(from.rate()), from.size())
