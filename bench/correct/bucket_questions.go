@@ -127,7 +127,7 @@ func boundary(t *testing.T, c *column) []cell {
 		inTime(t, wall, func(t *testing.T) {
 			first := 1
 			if wall {
-				first = 18 // real seconds: the late ones only
+				first = 19 // real seconds: the late ones only
 			}
 			for p := first; p <= 20; p++ {
 				time.Sleep(time.Until(time.Now().Truncate(per).Add(per))) // some windows begin with the second
