@@ -52,7 +52,7 @@ func TestTheLeastRightsKeepTheContract(t *testing.T) {
 }
 
 // aclRule is the rule of the package's documentation.
-const aclRule = "on resetchannels resetkeys ~weir:* -@all +evalsha +eval +time +mget +set"
+const aclRule = "on resetchannels resetkeys ~weir:* -@all +evalsha +eval +time +mget +set +del +zadd +zrem +zrevrangebyscore +zremrangebyscore +zremrangebyrank +pexpire"
 
 // grant gives the user weir the least rights, and those in more.
 func grant(t *testing.T, c *goredis.Client, password string, more ...string) {

@@ -21,6 +21,7 @@ type Store struct {
 	opts    Options
 	keys    keyspace
 	admit   script
+	locks   lockScripts
 	secrets secrets
 	closed  atomic.Bool
 
