@@ -89,6 +89,36 @@ func TestAClusterKeepsTheContract(t *testing.T) {
 	}
 }
 
+// With a slot for each key the rules about buckets hold less strictly, as the
+// package's documentation says; those about failure counters hold.
+func TestASlotForEachKeyKeepsTheContractOfLocks(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t)
+	for _, n := range cluster.Nodes {
+		grant(t, n.Client(), "secret", "+cluster|slots")
+	}
+	o := unhurried("redis://weir:secret@" + cluster.Nodes[0].Addr + "?cluster=true")
+	o.SlotPerKey = true
+	storetest.Run(t, func(t *testing.T) store.Store {
+		o.Namespace = fresh()
+		return locksOnly{store.NewMemory(), open(t, o)}
+	})
+	for _, n := range cluster.Nodes {
+		everyKeyEnds(t, n.Client(), "weir:{n")
+	}
+}
+
+// locksOnly counts failures in Redis, and all else in memory.
+type locksOnly struct {
+	store.Store
+	store.Locker
+}
+
+func (s locksOnly) Close() error {
+	_ = s.Locker.(*Store).Close()
+	return s.Store.Close()
+}
+
 // Half of the rules run before the master is killed, the others on what was its
 // replica.
 func TestSentinelKeepsTheContractThroughAFailover(t *testing.T) {
