@@ -24,6 +24,7 @@ type Limiter struct {
 	sizer      store.Sizer      // nil: the store does not know its size
 	locker     store.Locker     // counts failures; local if the store cannot
 	shared     *takeover.Store  // the store, if it is one that can go away; else nil
+	recall     *recall          // what locker has told, if it is not local
 	local      *store.Memory    // counts while the store fails; the store itself if it is this one
 	keyer      keyer
 	counts     *counts
@@ -65,7 +66,7 @@ func New(cfg Config, opts ...Option) (*Limiter, error) {
 		l.log = slog.Default()
 	}
 	l.baskets.New = func() any { return new(basket) }
-	l.local = store.NewMemory()
+	l.local, l.recall = store.NewMemory(), newRecall()
 	if l.store = l.opts.store; l.store == nil {
 		l.store = l.local
 	}
