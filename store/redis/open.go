@@ -119,6 +119,9 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 		if err == nil {
 			err = s.probeLocks(ctx)
 		}
+		if err == nil {
+			err = s.agree(ctx)
+		}
 		var e *Error
 		if err == nil || !errors.As(err, &e) || e.Permanent() {
 			return err

@@ -93,7 +93,7 @@ func TestNumbersThatLuaCannotCompare(t *testing.T) {
 // shebang, no other command, no global.
 func TestScriptsKeepToPlainLua(t *testing.T) {
 	allowed := strings.Fields("TIME MGET SET DEL ZADD ZREM ZREVRANGEBYSCORE ZREMRANGEBYSCORE ZREMRANGEBYRANK PEXPIRE")
-	for _, source := range []string{admitSource, refundSource, lockSource, beginSource, settleSource, unlockSource, indexSource, locksSource} {
+	for _, source := range []string{admitSource, refundSource, lockSource, beginSource, settleSource, unlockSource, indexSource, locksSource, agreeSource} {
 		for _, word := range []string{"#!", "cjson", "cmsgpack", "struct.", "bit.", "table.unpack", "maxn", "goto ", "redis.pcall", "redis.replicate", "redis.error", "redis.status", "redis.log"} {
 			if strings.Contains(source, word) {
 				t.Errorf("a script says %q", word)
