@@ -54,6 +54,9 @@ func TestWhatIsLegalButSuspiciousIsAdvisedUpon(t *testing.T) {
 		want   []suspicion
 	}{
 		{"no proxy, and clients counted by address (I8)", trusting(), []suspicion{noProxies}},
+		{"an auth lock that an outage turns off", func(c *Config) {
+			c.AuthLock.Enabled, c.Store.OnError = true, "allow"
+		}, []suspicion{{"auth_lock", "no endpoint has an auth"}, {"store.on_error", "turns the auth lock off"}}},
 		{"no proxy, and addresses counted in buckets of a class only", func(c *Config) {
 			c.ClientIP.TrustedProxies, c.Tiers.PerIP = nil, TierConfig{}
 			c.Endpoints[0].Limits = map[string]Limit{"per_ip": {1, 2}}

@@ -216,7 +216,8 @@ type AuthLockConfig struct {
 	ReserveAlways bool `json:"reserve_always" yaml:"reserve_always" toml:"reserve_always"`
 	// MaxKeys bounds the counters of each kind, and the remembered addresses.
 	// At the bound those with the fewest failures go first and locks last.
-	// Default 100 000.
+	// Default 100 000. Redis has no such bound: there each counter goes when it has
+	// ended, and what the process counts while it is away is bounded.
 	MaxKeys int `json:"max_keys" yaml:"max_keys" toml:"max_keys"`
 }
 
@@ -325,8 +326,9 @@ type StoreConfig struct {
 	// when a Config that is enabled is first put in force, and must answer then.
 	Backend string `json:"backend" yaml:"backend" toml:"backend"`
 	// OnError is what happens to a request while the store fails: "local"
-	// (default) counts it in this process, "allow" lets it pass uncounted. The auth
-	// lock, with Redis, counts in each process in any case.
+	// (default) counts it in this process, "allow" lets it pass uncounted. Both hold
+	// for attempts of the auth lock as well: with "allow" an outage is a time in
+	// which guesses at passwords are neither counted nor refused.
 	OnError string `json:"on_error" yaml:"on_error" toml:"on_error"`
 	// KeySecret keys the hashes that stand for account and other ids. Default
 	// "": random for each process. Replicas that share a store must share it; any

@@ -189,8 +189,14 @@
 // and the Config chooses it ([StoreConfig]), or in one of your own ([WithStore]).
 // A backend that is not there when the Limiter is made is an error of [New].
 // Later its failure is none: the process counts for itself until it is back, or
-// lets pass, as OnError says. Guards, lines of held requests and, with Redis, the
-// counters of the auth lock are each process's own.
+// lets pass, as OnError says. Guards and lines of held requests are each process's
+// own.
+//
+// The auth lock counts in the store too: many processes tell no more failures than
+// one. While the store is away each counts on with what it was told: who was locked
+// stays locked, who was known stays known. N processes then tell up to N times the
+// limit, and what one of them has locked stays so there until it ends. A store that
+// is slow enough is away, so whoever can overload it can bring that about.
 //
 // A panic in a function that you passed as an option is counted, logged and
 // worked around, and fails no request. There are two exceptions: a Writer of

@@ -40,8 +40,8 @@ local function counter(name, s)
   end
   count, from, ends = tonumber(count), tonumber(from), tonumber(ends)
   -- A beginning that lies ahead is a clock that was set back, or another server's
-  -- since a failover. What is left is as long as it was then, from now on, and not
-  -- until that clock is there again.
+  -- since a failover. It begins anew, now, and does not last until that clock is
+  -- there again.
   if from > now + 1000 then
     from, ends, c.changed = now, now + (ends - from), true
   end
