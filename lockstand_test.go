@@ -163,11 +163,14 @@ func TestALockOfAnOutageHoldsUntilItEnds(t *testing.T) {
 		s := newSharedLocks()
 		list := lockReplicas(t, 2, s, nil)
 		r, other := list[0], list[1]
+		const here = "192.0.2.51:1"
 		other.answers(t, 200, home, "bob", "right", "before")
+		r.answers(t, 200, here, "bob", "right", "before")
 		s.away.Store(true)
 		if n := r.told(30, "bob"); n != 10 {
 			t.Errorf("%d were told in the outage, want 10", n)
 		}
+		r.answers(t, 200, here, "bob", "right", "in the outage, where this replica knows it")
 		back(t, s, list...)
 		r.answers(t, 429, elsewhere, "bob", "right", "when the store is back")
 		r.answers(t, 200, home, "bob", "right", "when the store is back, where it is known to the store")

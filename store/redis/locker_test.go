@@ -174,6 +174,18 @@ func TestTicketsAreGoodForAllReplicas(t *testing.T) {
 	if _, ok := begin(s.Store); !ok {
 		t.Error("a place is not free when its time is over")
 	}
+	if _, ok := begin(s.Store); !ok {
+		t.Error("two may be under way")
+	}
+	// Set back by an hour, the clock keeps nobody out for longer.
+	s.at(today - 3600*second)
+	if _, ok := begin(s.Store); ok {
+		t.Error("a clock that is set back frees a place")
+	}
+	s.at(today - 3600*second + int64(store.ReservationTTL/time.Microsecond))
+	if _, ok := begin(s.Store); !ok {
+		t.Error("a place is held until the clock is there again")
+	}
 }
 
 // Scenario R22: the server's clock decides; no call carries a time. Set back, it
@@ -346,6 +358,20 @@ func TestLocksAreListed(t *testing.T) {
 		}
 		if size := s[0].LockSize("account"); size != (store.LockSize{}) {
 			t.Errorf("%+v, want what is not known", size)
+		}
+	}
+}
+
+// A lock that has ended leaves the index when the next one starts.
+func TestTheIndexForgetsLocksThatHaveEnded(t *testing.T) {
+	t.Parallel()
+	s := stop(t, redistest.Start(t))
+	index := string(s.keys.appendIndex(nil, "address"))
+	for i := range 3 {
+		s.at(today + int64(i)*600*second)
+		tried(t, s.Store, s.Store, from(fmt.Sprint("a", i), "", 1, 0), store.Failed)
+		if n := s.server.Do("ZCARD", index); n != int64(1) {
+			t.Errorf("%v locks in the index after lock %d, want 1", n, i+1)
 		}
 	}
 }
