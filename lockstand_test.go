@@ -354,3 +354,35 @@ func TestWhatIsRememberedOfLocksIsBounded(t *testing.T) {
 		t.Errorf("the last one: %+v", v)
 	}
 }
+
+// A verdict that is due in an outage is withheld if a lock was known before.
+func TestAVerdictBehindARememberedLockIsWithheld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharedLocks()
+		list := lockReplicas(t, 2, s, nil)
+		r, other := list[0], list[1]
+		late, err := r.Attempt(t.Context(), Credential{Account: "bob"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other.told(20, "bob")
+		r.answers(t, 429, elsewhere, "bob", "right", "locked by another replica")
+		s.away.Store(true)
+		if err := late.Succeed(); err == nil {
+			t.Error("the outcome is told")
+		}
+	})
+}
+
+// Whom the store no longer knows is not admitted in an outage.
+func TestWhoIsForgottenIsNotAdmittedInAnOutage(t *testing.T) {
+	r := newRecall()
+	a := store.Attempt{Account: store.Account{Counter: store.Counter{Scope: "account"}, Remember: time.Hour}}
+	for _, known := range []bool{false, true, false} {
+		r.begun(&a, store.LockVerdict{Refused: -1, Known: known})
+		b := a
+		if r.admit(&b); b.Account.Admitted != known {
+			t.Errorf("admitted: %v, and to the store known: %v", b.Account.Admitted, known)
+		}
+	}
+}
