@@ -283,7 +283,7 @@ func (l *Limiter) throttled(t *transit, b *basket, v store.Verdict) {
 	t.arrived = t.arrived || b.hasArrived
 	l.arrive(t)
 	rej := problem.Rejection{
-		Status: http.StatusTooManyRequests, Reason: problem.ReasonRate,
+		Status: t.c.status, Reason: problem.ReasonRate,
 		Class: string(t.c.name), Tier: u.tier.name, RetryAfter: v.RetryAfter,
 	}
 	if t.p.headers.IETF {

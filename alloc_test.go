@@ -99,3 +99,16 @@ func TestAllocsOfReadingWhatIsKnown(t *testing.T) {
 	}))
 	h.ServeHTTP(httptest.NewRecorder(), from(addr1))
 }
+
+func TestAllocsOfNarrowingByAQuery(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Endpoints = PKIEndpoints()
+	e := &newLimiter(t, cfg).policy.Load().endpoints
+	r := httptest.NewRequest("GET", "/scep/pkiclient.exe?operation=GetCACaps&message=ca", nil)
+	if c := e.of(r); c == nil || c.name != ClassSCEPCA {
+		t.Fatal("the request is not of the class it should be")
+	}
+	if got := testing.AllocsPerRun(200, func() { e.of(r) }); got > 0 {
+		t.Errorf("finding the class allocates %v times", got)
+	}
+}

@@ -202,17 +202,26 @@ func (p *policy) compileClasses(l *Limiter) {
 	}
 	p.classes = map[Class]*classPolicy{}
 	var patterns []string
-	var classes []*classPolicy
+	var routes []*route
 	for _, e := range cfg.Endpoints {
 		c := p.classes[e.Class]
 		if c == nil {
 			c = p.compileClass(l, tiers, e)
 		}
-		if e.Pattern != "" {
-			patterns, classes = append(patterns, e.Pattern), append(classes, c)
+		if e.Pattern == "" {
+			continue
+		}
+		i := slices.Index(patterns, e.Pattern)
+		if i < 0 {
+			i, patterns, routes = len(patterns), append(patterns, e.Pattern), append(routes, &route{})
+		}
+		if name, value, ok := splitQuery(e.Query); ok {
+			routes[i].param, routes[i].values = name, append(routes[i].values, narrowing{value, c})
+		} else {
+			routes[i].class = c
 		}
 	}
-	p.endpoints = newEndpoints(patterns, classes)
+	p.endpoints = newEndpoints(patterns, routes)
 	if d := cfg.DefaultClass; d != "" {
 		if p.classes[d] == nil {
 			p.compileClass(l, tiers, Endpoint{Class: d, Kind: KindAPI, Mode: ModeWait, Cost: 1, Auth: AuthNone})
@@ -220,7 +229,7 @@ func (p *policy) compileClasses(l *Limiter) {
 		p.endpoints.fallback = p.classes[d]
 	}
 	if p.cfg.Windows.Enabled && p.cfg.Windows.Process > 0 || len(p.cfg.Deny.Networks) > 0 || len(p.cfg.Deny.Accounts) > 0 {
-		p.endpoints.other = &classPolicy{name: classOther, kind: KindAPI, count: l.counts.class(classOther)}
+		p.endpoints.other = &classPolicy{name: classOther, kind: KindAPI, status: http.StatusTooManyRequests, count: l.counts.class(classOther)}
 		p.compileWindows(l, p.endpoints.other)
 	}
 	slices.SortFunc(p.scopes, func(a, b scope) int { return strings.Compare(a.name, b.name) })
@@ -266,7 +275,7 @@ func (l *Limiter) compileTier(cfg *Config, name string) *tier {
 func (p *policy) compileClass(l *Limiter, tiers map[string]*tier, e Endpoint) *classPolicy {
 	cfg := &p.cfg
 	c := &classPolicy{name: e.Class, kind: e.Kind, mode: e.Mode, count: l.counts.class(e.Class)}
-	c.guard, c.auth, c.disown = p.guards[e.Guard], e.Auth, e.Disown
+	c.guard, c.auth, c.disown, c.status = p.guards[e.Guard], e.Auth, e.Disown, cmp.Or(e.Status, http.StatusTooManyRequests)
 	c.exempt = slices.Contains(cfg.Exempt.Classes, e.Class)
 	for _, name := range cfg.tierNames() {
 		tc, _ := cfg.tierConfig(name)

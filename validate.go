@@ -173,15 +173,21 @@ func (c ClientIPConfig) resolver() (*clientip.Resolver, []clientip.Fault, []clie
 
 func (c *Config) validateEndpoints(f *faults) {
 	first := map[Class]int{}
-	patterns := make([]string, len(c.Endpoints))
+	mux, patterns := http.NewServeMux(), make([]string, len(c.Endpoints))
 	for i, e := range c.Endpoints {
 		path := fmt.Sprintf("endpoints[%d]", i)
-		if patterns[i] = e.Pattern; e.Pattern != "" {
-			validatePattern(f, patterns, i, func(i int) (path, name string) {
+		if e.Query == "" { // else the pattern is looked at where it stands alone
+			patterns[i] = e.Pattern
+		}
+		if patterns[i] != "" {
+			validatePattern(f, mux, patterns, i, func(i int) (path, name string) {
 				return fmt.Sprintf("endpoints[%d].pattern", i), fmt.Sprintf("endpoints[%d]", i)
 			})
 		}
 		c.validateClass(f, path+".class", e.Class)
+		if e.Query != "" {
+			c.validateQuery(f, path+".query", i)
+		}
 		if !slices.Contains(kinds, e.Kind) {
 			f.add(path+".kind", string(e.Kind), ReasonUnknown, "write one of %s", kindNames())
 		}
@@ -198,6 +204,7 @@ func (c *Config) validateEndpoints(f *faults) {
 		}
 		validateWait(f, path+".max_wait", e.MaxWait)
 		c.validateAuth(f, path, e)
+		e.validateStatus(f, path+".status")
 		for _, tier := range slices.Sorted(maps.Keys(e.Limits)) {
 			p := path + ".limits." + tier
 			if _, ok := c.tierLimit(tier); !ok {
@@ -229,8 +236,8 @@ func (c *Config) limitsAny() bool {
 }
 
 // validatePattern asks ServeMux about pattern i of a list: alone, and beside
-// those before it. place names a list element: its path, and what to call it.
-func validatePattern(f *faults, patterns []string, i int, place func(int) (path, name string)) {
+// those before it, which mux has. place names a list element: its path, and what to call it.
+func validatePattern(f *faults, mux *http.ServeMux, patterns []string, i int, place func(int) (path, name string)) {
 	pattern := patterns[i]
 	path, _ := place(i)
 	if err := register(http.NewServeMux(), pattern); err != nil {
@@ -241,7 +248,10 @@ func validatePattern(f *faults, patterns []string, i int, place func(int) (path,
 	if end := strings.IndexAny(pattern, " \t"); end > 0 && pattern[:end] != strings.ToUpper(pattern[:end]) {
 		f.add(path, pattern, ReasonInvalid, "no client sends that method: write %s", strings.ToUpper(pattern[:end]))
 	}
-	for j, other := range patterns[:i] {
+	if register(mux, pattern) == nil {
+		return
+	}
+	for j, other := range patterns[:i] { // which of them is it?
 		pair := http.NewServeMux()
 		if other != "" && register(pair, other) == nil && register(pair, pattern) != nil {
 			_, name := place(j)
@@ -488,12 +498,13 @@ func (c *Config) validateWindows(f *faults) {
 	if w.Process > 0 && w.Process < w.PerAddress {
 		f.add("windows.process", w.Process, ReasonConflict, "below per_address (%d), which then never takes effect: raise the one or lower the other", w.PerAddress)
 	}
+	mux := http.NewServeMux()
 	for i, pattern := range w.Exclude {
 		if pattern == "" {
 			f.add(fmt.Sprintf("windows.exclude[%d]", i), nil, ReasonMissing, "write a ServeMux pattern such as GET /healthz, or drop the entry")
 			continue
 		}
-		validatePattern(f, w.Exclude, i, func(i int) (path, name string) {
+		validatePattern(f, mux, w.Exclude, i, func(i int) (path, name string) {
 			path = fmt.Sprintf("windows.exclude[%d]", i)
 			return path, path
 		})

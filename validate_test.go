@@ -177,6 +177,19 @@ var faultCases = slices.Concat(
 		{"a class of two modes", alike(func(e *Endpoint) { e.Mode = ModeFail }), []fault{{"endpoints[1].class", ReasonConflict, "endpoints[0]"}}},
 		{"a class that waits and does not", alike(func(e *Endpoint) { e.MaxWait = new(Duration) }), []fault{{"endpoints[1].class", ReasonConflict, "endpoints[0]"}}},
 		{"a class with two limits", alike(func(e *Endpoint) { e.Limits = map[string]Limit{"per_ip": {1, 2}} }), []fault{{"endpoints[1].class", ReasonConflict, "endpoints[0]"}}},
+		{"a class with two statuses", alike(func(e *Endpoint) { e.Status = 503 }), []fault{{"endpoints[1].class", ReasonConflict, "endpoints[0]"}}},
+		{"a status that no refusal has", func(c *Config) { c.Endpoints[0].Status = 403 }, []fault{{"endpoints[0].status", ReasonOutOfRange, "429 or 503"}}},
+		{"a status that S3 clients do not read", func(c *Config) { c.Endpoints[0].Kind, c.Endpoints[0].Status = KindS3, 429 }, []fault{{"endpoints[0].status", ReasonConflict, "SlowDown"}}},
+		{"a query without a value", queries("/scep", "", "operation"), []fault{{"endpoints[2].query", ReasonInvalid, "operation=GetCACaps"}}},
+		{"a query with an escape", queries("/scep", "", "operation=Get%43ACaps"), []fault{{"endpoints[2].query", ReasonInvalid, "without escapes"}}},
+		{"a query of two parameters", queries("/scep", "", "operation=GetCACaps&message=x"), []fault{{"endpoints[2].query", ReasonInvalid, "one parameter"}}},
+		{"a query and no pattern", queries("", "operation=GetCACaps"), []fault{{"endpoints[1].query", ReasonInert, "drop the query"}}},
+		{"a query of POST", queries("POST /scep", "", "operation=PKIOperation"), []fault{{"endpoints[2].query", ReasonInert, "GET and HEAD"}}},
+		{"a query and nothing for what is not in it", queries("/scep", "operation=GetCACaps"), []fault{{"endpoints[1].query", ReasonMissing, "no query"}}},
+		{"a query twice", queries("GET /scep", "", "operation=GetCACaps", "operation=GetCACaps"), []fault{{"endpoints[3].query", ReasonConflict, "endpoints[2]"}}},
+		{"two parameters for one pattern", queries("/scep", "operation=GetCACaps", "", "op=GetCACaps"), []fault{{"endpoints[3].query", ReasonConflict, "parameter operation"}}},
+		{"a pattern twice beside its queries", queries("/scep", "", "operation=GetCACaps", ""), []fault{{"endpoints[3].pattern", ReasonConflict, "endpoints[1] (/scep)"}}},
+		{"a pattern with a query that cannot be read", queries("/scep/{", "", "operation=GetCACaps"), []fault{{"endpoints[1].pattern", ReasonInvalid, "cannot read"}}},
 		{"a kind that is none", func(c *Config) { c.Endpoints[0].Kind = "acne" }, []fault{{"endpoints[0].kind", ReasonUnknown, "one of acme"}}},
 		{"a mode that is none", func(c *Config) { c.Endpoints[0].Mode = "queue" }, []fault{{"endpoints[0].mode", ReasonUnknown, "wait or fail"}}},
 		{"a guard that is none", func(c *Config) { c.Endpoints[0].Guard = "hsn" }, []fault{{"endpoints[0].guard", ReasonUnknown, "defined are: hsm"}}},
@@ -369,6 +382,15 @@ func alike(but func(*Endpoint)) func(*Config) {
 		e.Pattern = "PUT /order"
 		but(&e)
 		c.Endpoints = append(c.Endpoints, e)
+	}
+}
+
+// queries adds endpoints of one pattern, one for each query.
+func queries(pattern string, queries ...string) func(*Config) {
+	return func(c *Config) {
+		for i, q := range queries {
+			c.Endpoints = append(c.Endpoints, Endpoint{Pattern: pattern, Query: q, Class: Class(fmt.Sprintf("class_%d", i))})
+		}
 	}
 }
 
