@@ -78,13 +78,14 @@ func (l *Limiter) judge(t *transit, b *basket) bool {
 	if windows && !t.exempt {
 		b.addWindow(l, t)
 	}
-	account := -1
+	account, renewal := -1, false
+	var key store.Key
 	if claims {
-		if t.account == "" && !l.findClaim(t, b) {
+		if (t.account == "" || tiers && c.renewal != nil) && !l.findClaim(t, b) {
 			return false // refused before the body was read
 		}
 		if t.account != "" {
-			key := l.keyer.key(TierPerAccount, t.account)
+			key = l.keyer.key(TierPerAccount, t.account)
 			if p.deny.accounts[key] {
 				return l.denied(t)
 			}
@@ -97,7 +98,11 @@ func (l *Limiter) judge(t *transit, b *basket) bool {
 				if !t.sure {
 					b.claimant = t.who.key
 				}
-				b.addAccount(c, key)
+				if renewal = l.renews(t, key); renewal {
+					b.add(c.renewal, key, c.renewal.limit)
+				} else {
+					b.addAccount(c, key)
+				}
 			}
 		}
 	}
@@ -115,6 +120,11 @@ func (l *Limiter) judge(t *transit, b *basket) bool {
 		return t.through(&c.count.admitted)
 	}
 	v := l.decide(t.r, p, c, b)
+	if renewal && !v.Admitted() && b.uses[v.Refused] == c.renewal { // others were quicker: an order like any other
+		b.checks, b.uses = b.checks[:account], b.uses[:account]
+		b.addAccount(c, key)
+		v = l.decide(t.r, p, c, b)
+	}
 	l.countShadows(c, b)
 	if !v.Admitted() {
 		l.throttled(t, b, v)
@@ -170,13 +180,14 @@ func (l *Limiter) findVouched(t *transit) {
 	}
 }
 
-// findClaim finds the account that the request claims. Where that takes reading
+// findClaim finds the account that the request claims, and the certificate that
+// it says it replaces where that matters. Where that takes reading
 // the body, what needs no body is asked first: a request that it refuses keeps
 // its body unread (requirement R6), and false is returned.
 func (l *Limiter) findClaim(t *transit, b *basket) bool {
 	switch t.c.kind {
 	case KindEST:
-		if user, _, ok := t.r.BasicAuth(); ok {
+		if user, _, ok := t.r.BasicAuth(); ok && t.account == "" {
 			t.account = user
 		}
 	case KindACME:
@@ -190,10 +201,10 @@ func (l *Limiter) findClaim(t *transit, b *basket) bool {
 				return false
 			}
 		}
-		var hidden bool
-		t.account, b.bodyRead, hidden = jws.Claim(t.r, maxBody)
-		if hidden {
-			b.hidden = true
+		claim := jws.Read(t.r, maxBody, t.c.renewal != nil)
+		b.bodyRead, t.replaces = claim.Read, claim.Replaces
+		if t.account == "" {
+			t.account, b.hidden = claim.Account, claim.Hidden
 		}
 	}
 	return true

@@ -201,6 +201,8 @@ type transit struct {
 	who     asker
 	stages  stages // to go through
 	account string
+	// replaces is the certificate that the request says it replaces.
+	replaces string
 	outcome
 }
 

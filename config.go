@@ -120,6 +120,10 @@ type TiersConfig struct {
 	PerIP TierConfig `json:"per_ip" yaml:"per_ip" toml:"per_ip"`
 	// PerAccount is a bucket for each account. Default 50/s, burst 100.
 	PerAccount TierConfig `json:"per_account" yaml:"per_account" toml:"per_account"`
+	// Renewal is a bucket for each account that the renewals spend from which
+	// [WithRenewal] exempts from PerAccount. Default 10/s, burst 100. Without
+	// that option it does nothing; with it, it must have both values.
+	Renewal Limit `json:"renewal" yaml:"renewal" toml:"renewal"`
 	// Custom are keyed tiers of your own; each needs [WithKey].
 	Custom []CustomTierConfig `json:"custom" yaml:"custom" toml:"custom"`
 	// MaxKeys bounds the buckets of each keyed tier. At the bound nobody is
@@ -369,6 +373,7 @@ func DefaultConfig() Config {
 			Global:     TierConfig{Rate: 200, Burst: 400},
 			PerIP:      TierConfig{Rate: 20, Burst: 40},
 			PerAccount: TierConfig{Rate: 50, Burst: 100},
+			Renewal:    Limit{Rate: 10, Burst: 100},
 			MaxKeys:    100_000, IdleTTL: Duration(10 * time.Minute),
 			MaxWaiting: 256,
 		},

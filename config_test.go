@@ -352,6 +352,7 @@ func TestAConfigFromScratchGetsTheSameDefaults(t *testing.T) {
 	want := DefaultConfig()
 	want.ClientIP.XRealIP = false // a boolean cannot tell "left out" from "false"
 	want.Tiers.Global, want.Tiers.PerIP, want.Tiers.PerAccount = TierConfig{}, TierConfig{}, TierConfig{}
+	want.Tiers.Renewal = Limit{}
 	// Counts of 0 mean something of their own, and no pattern is excluded
 	// unless it is written.
 	want.Windows = WindowsConfig{Window: want.Windows.Window}

@@ -56,7 +56,9 @@
 // An [Endpoint] gives the requests that match a net/http.ServeMux pattern a
 // [Class], one word that configuration, metrics and logs use from then on, and a
 // [Kind], the protocol in which a refusal is written. [PKIEndpoints] has those
-// of a PKI. [Limiter.Protect] is for handlers whose class is known.
+// of a PKI, in the layouts of several servers. [Limiter.Protect] is for handlers
+// whose class is known. Where the query says what is asked for, as in SCEP, an
+// endpoint's Query narrows its pattern.
 //
 // A path with a segment . or .., or one that has two classes, read as it stands
 // and with its escapes decoded, is refused with 400: what it would be served as
@@ -83,6 +85,9 @@
 // it is a way around the account tier. A claim can be false: [Disown] gives the
 // token back to the account that was only named, and an endpoint with Disown
 // does it by itself where the answer does not show that the account was proved.
+//
+// An order that says which certificate it replaces (RFC 9773) can be exempted
+// from its account's tier by [WithRenewal], under a ceiling of its own.
 //
 // # Windows
 //

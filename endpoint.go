@@ -98,6 +98,11 @@ type Endpoint struct {
 	// after a 503 only, lego tells its caller how long to wait after a 429
 	// only, and certbot, uacme and acme-tiny end their run on either.
 	Status int `json:"status,omitempty" yaml:"status,omitempty" toml:"status,omitempty"`
+	// Renewals asks the hook of [WithRenewal] about orders that say which
+	// certificate they replace (RFC 9773, section 5). For kind acme. Default
+	// false; [PKIEndpoints] has it for new-order. Without the hook it does
+	// nothing.
+	Renewals bool `json:"renewals,omitempty" yaml:"renewals,omitempty" toml:"renewals,omitempty"`
 }
 
 // sameBut reports whether two endpoints differ in nothing but their pattern and
@@ -112,7 +117,7 @@ func (e Endpoint) sameBut(f Endpoint) bool {
 		}
 	}
 	sameWait := e.MaxWait == f.MaxWait || e.MaxWait != nil && f.MaxWait != nil && *e.MaxWait == *f.MaxWait
-	return sameWait && e.Status == f.Status && e.Class == f.Class && e.Kind == f.Kind && e.Cost == f.Cost && e.Guard == f.Guard && e.Mode == f.Mode && e.Auth == f.Auth && e.Disown == f.Disown
+	return sameWait && e.Status == f.Status && e.Renewals == f.Renewals && e.Class == f.Class && e.Kind == f.Kind && e.Cost == f.Cost && e.Guard == f.Guard && e.Mode == f.Mode && e.Auth == f.Auth && e.Disown == f.Disown
 }
 
 // classPolicy is everything a request of one class needs to know, resolved
@@ -123,6 +128,7 @@ type classPolicy struct {
 	exempt  bool
 	uses    []tierUse // the tiers it spends from, identity tiers last
 	network int       // uses[:network] need no identity, so no body
+	renewal *tierUse  // of an exempt renewal, in the place of uses[network:]; nil: there is none
 	windows windowUses
 	guard   *Guard
 	mode    Mode

@@ -33,7 +33,8 @@ type Limiter struct {
 	logs       logGates
 	hub        *hub // nil: no registerer
 	closed     chan struct{}
-	stoodIn    atomic.Bool // local has counted failures in the place of locker
+	renewing   chan struct{} // a place for each call of the hook of WithRenewal
+	stoodIn    atomic.Bool   // local has counted failures in the place of locker
 
 	policy atomic.Pointer[policy]
 
@@ -56,7 +57,7 @@ func New(cfg Config, opts ...Option) (*Limiter, error) {
 			poolSizes: map[string]func() int{},
 			writers:   map[Kind]problem.Writer{},
 		},
-		counts: newCounts(), closed: make(chan struct{}),
+		counts: newCounts(), closed: make(chan struct{}), renewing: make(chan struct{}, maxRenewing),
 		guards: map[string]*Guard{}, wiredClasses: map[Class]bool{}, wiredGuards: map[string]bool{},
 	}
 	for _, o := range opts {

@@ -50,6 +50,8 @@ type classCounts struct {
 	throttled              map[string]*refusals // by tier; guarded by counts.mu
 	shadowed               map[string]*refusals // by tier; guarded by counts.mu
 	shed                   [len(shedReasons)]refusals
+	renewing               atomic.Bool // renewals are asked about, and exported
+	renewals               [len(renewalOutcomes)]counter
 }
 
 // shedReasons are the guard's reasons (requirement G3), in the order of shed.
@@ -116,6 +118,7 @@ var series = []struct {
 	{"ratelimit_key_count", "Distinct keys held now.", true, []string{"scope"}},
 	{"ratelimit_max_keys", "Bound on distinct keys; alert when key_count comes near it.", true, []string{"scope"}},
 	{"ratelimit_evicted_total", "Buckets dropped at the bound before they were full again.", false, []string{"scope"}},
+	{"ratelimit_renewals_total", "Orders that said which certificate they replace, by what became of that: exempt ones spent from the renewal tier.", false, []string{"endpoint", "outcome"}},
 	{"hsm_guard_rejected_total", "Requests shed by a guard.", false, []string{"endpoint", "reason"}},
 	{"hsm_guard_in_flight", "Slots held now.", true, []string{"guard"}},
 	{"hsm_guard_queue_depth", "Requests waiting for a slot now.", true, []string{"guard"}},
@@ -151,6 +154,11 @@ func (l *Limiter) gather(emit func(name string, value float64, labels ...string)
 		}
 		for tier, v := range k.shadowed {
 			emit("ratelimit_shadowed_total", float64(v.value()), c, tier)
+		}
+		if k.renewing.Load() {
+			for i, outcome := range renewalOutcomes {
+				emit("ratelimit_renewals_total", float64(k.renewals[i].value()), c, outcome)
+			}
 		}
 		for i, reason := range shedReasons {
 			emit("hsm_guard_rejected_total", float64(k.shed[i].value()), c, reason)

@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 
@@ -25,6 +26,7 @@ type options struct {
 	credential func(*http.Request) (Credential, bool)
 	audit      func(AuditEvent)
 	help       string
+	renewal    func(context.Context, Renewal) bool
 }
 
 type optionFunc func(*options)

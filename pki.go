@@ -67,7 +67,8 @@ const (
 // whose GetCACaps is refused goes on with the weakest ciphers.
 //
 // Renewal information is refused with 503: after a 4xx clients do not ask for
-// six hours (RFC 9773, section 4.3.3).
+// six hours (RFC 9773, section 4.3.3). An order that replaces a certificate may
+// be exempted: see [WithRenewal].
 func PKIEndpoints(layouts ...string) []Endpoint {
 	if len(layouts) == 0 {
 		layouts = []string{LayoutPlain, LayoutBoulder, LayoutPebble}
@@ -100,6 +101,8 @@ func pkiClass(class Class) Endpoint {
 		e.Limits = map[string]Limit{TierGlobal: {1000, 2000}, TierPerIP: {100, 500}, TierPerAccount: {}}
 	case ClassACMERenewalInfo, ClassOCSP, ClassCRL, ClassESTInfo:
 		e.Limits = map[string]Limit{TierGlobal: {2000, 4000}, TierPerIP: {50, 200}, TierPerAccount: {}}
+	case ClassACMENewOrder:
+		e.Renewals = true
 	case ClassCertDist:
 		e.Kind = KindCRL
 	}

@@ -103,6 +103,14 @@ func (l *Limiter) validateOptions(c *Config, f *faults) map[string]int {
 			f.add(fmt.Sprintf("tiers.custom[%d].name", i), t.Name, ReasonMissing, "the tier has no key function: pass WithKey(%q, …) to New", t.Name)
 		}
 	}
+	if l.opts.renewal != nil {
+		if !slices.ContainsFunc(c.Endpoints, func(e Endpoint) bool { return e.Renewals }) {
+			f.add("option.WithRenewal", nil, ReasonInert, "no endpoint asks it: set renewals on that of new-order, or leave the option out")
+		}
+		if !c.Tiers.Renewal.active() {
+			f.add("tiers.renewal", nil, ReasonMissing, "what WithRenewal exempts needs a ceiling of its own: write a rate and a burst")
+		}
+	}
 	sizes := map[string]int{}
 	for name, g := range c.Guards {
 		if g.MaxInFlight != 0 {
@@ -307,6 +315,7 @@ func (p *policy) compileClass(l *Limiter, tiers map[string]*tier, e Endpoint) *c
 			c.network = len(c.uses)
 		}
 	}
+	p.compileRenewal(l, c, e)
 	p.compileWindows(l, c)
 	p.classes[e.Class] = c
 	return c

@@ -205,6 +205,7 @@ func (c *Config) validateEndpoints(f *faults) {
 		validateWait(f, path+".max_wait", e.MaxWait)
 		c.validateAuth(f, path, e)
 		e.validateStatus(f, path+".status")
+		c.validateRenewals(f, path+".renewals", e)
 		for _, tier := range slices.Sorted(maps.Keys(e.Limits)) {
 			p := path + ".limits." + tier
 			if _, ok := c.tierLimit(tier); !ok {
@@ -371,11 +372,12 @@ func (c *Config) validateTiers(f *faults) {
 		validateOverrides(f, one.path, Limit{one.tier.Rate, one.tier.Burst}, one.tier.Overrides)
 		validateWait(f, one.path+".max_wait", one.tier.MaxWait)
 	}
+	validateLimit(f, "tiers.renewal", t.Renewal)
 	if len(t.Global.Overrides) > 0 {
 		f.add("tiers.global.overrides", nil, ReasonInert, "the global tier has no keys: use per_ip or per_account")
 	}
 	c.validateNetworkOverrides(f)
-	seen := map[string]bool{TierGlobal: true, TierPerIP: true, TierPerAccount: true, WindowProcess: true, WindowSubject: true, WindowAddress: true}
+	seen := map[string]bool{TierGlobal: true, TierPerIP: true, TierPerAccount: true, TierRenewal: true, WindowProcess: true, WindowSubject: true, WindowAddress: true}
 	for i, tier := range t.Custom {
 		path := fmt.Sprintf("tiers.custom[%d]", i)
 		switch {

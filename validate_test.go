@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"go/ast"
@@ -54,6 +55,8 @@ func soundConfig() Config {
 func soundOptions() []Option {
 	return []Option{WithLogger(slog.New(slog.DiscardHandler)), WithKey("fleet", noKey)}
 }
+
+func noRenewal(context.Context, Renewal) bool { return false }
 
 func noKey(*http.Request) (string, bool) { return "", false }
 
@@ -178,6 +181,13 @@ var faultCases = slices.Concat(
 		{"a class that waits and does not", alike(func(e *Endpoint) { e.MaxWait = new(Duration) }), []fault{{"endpoints[1].class", ReasonConflict, "endpoints[0]"}}},
 		{"a class with two limits", alike(func(e *Endpoint) { e.Limits = map[string]Limit{"per_ip": {1, 2}} }), []fault{{"endpoints[1].class", ReasonConflict, "endpoints[0]"}}},
 		{"a class with two statuses", alike(func(e *Endpoint) { e.Status = 503 }), []fault{{"endpoints[1].class", ReasonConflict, "endpoints[0]"}}},
+		{"a class with and without renewals", alike(func(e *Endpoint) { e.Renewals = true; e.Kind = KindACME }), []fault{{"endpoints[1].class", ReasonConflict, "endpoints[0]"}}},
+		{"renewals of what is no order", func(c *Config) { c.Endpoints[0].Renewals = true }, []fault{{"endpoints[0].renewals", ReasonInert, "kind to acme"}}},
+		{"renewals that cost more than their ceiling", func(c *Config) {
+			c.Endpoints[0].Kind, c.Endpoints[0].Renewals, c.Endpoints[0].Cost, c.Tiers.Renewal = KindACME, true, 6, Limit{1, 5}
+		}, []fault{{"endpoints[0].renewals", ReasonConflict, "burst of tiers.renewal (5)"}}},
+		{"a ceiling of renewals with a rate only", func(c *Config) { c.Tiers.Renewal.Burst = 0 }, []fault{{"tiers.renewal.burst", ReasonConflict, ""}}},
+		{"a custom tier by the name of that of renewals", func(c *Config) { c.Tiers.Custom[0].Name = "renewal" }, []fault{{"tiers.custom[0].name", ReasonConflict, "one of its own"}}},
 		{"a status that no refusal has", func(c *Config) { c.Endpoints[0].Status = 403 }, []fault{{"endpoints[0].status", ReasonOutOfRange, "429 or 503"}}},
 		{"a status that S3 clients do not read", func(c *Config) { c.Endpoints[0].Kind, c.Endpoints[0].Status = KindS3, 429 }, []fault{{"endpoints[0].status", ReasonConflict, "SlowDown"}}},
 		{"a query without a value", queries("/scep", "", "operation"), []fault{{"endpoints[2].query", ReasonInvalid, "operation=GetCACaps"}}},
@@ -542,6 +552,10 @@ var optionCases = []struct {
 		[]Option{WithKey("fleet", noKey), WithPoolSize("hsm", func() int { return 0 })}, []fault{{"guards.hsm.max_in_flight", ReasonOutOfRange, "at least 1"}}},
 	{"a pool of less than no size", func(c *Config) { c.Guards["hsm"] = GuardConfig{} },
 		[]Option{WithKey("fleet", noKey), WithPoolSize("hsm", func() int { return -3 })}, []fault{{"guards.hsm.max_in_flight", ReasonOutOfRange, "at least 1"}}},
+	{"a hook for renewals that no endpoint asks", func(*Config) {}, append(soundOptions(), WithRenewal(noRenewal)), []fault{{"option.WithRenewal", ReasonInert, "set renewals"}}},
+	{"a hook for renewals without a ceiling", func(c *Config) {
+		c.Endpoints[0].Kind, c.Endpoints[0].Renewals, c.Tiers.Renewal = KindACME, true, Limit{}
+	}, append(soundOptions(), WithRenewal(noRenewal)), []fault{{"tiers.renewal", ReasonMissing, "a rate and a burst"}}},
 	{"faults of both sorts, in the order of the fields", func(c *Config) {
 		c.Guards["hsm"], c.Guards["b"] = GuardConfig{}, GuardConfig{MaxInFlight: 1, MaxQueue: -1}
 		c.Shadow, c.RetryJitter, c.Tiers.MaxKeys = []string{"?"}, 7, -1

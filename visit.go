@@ -207,10 +207,14 @@ func (v *visit) refundLocked() {
 	}
 	v.spent = charge{}
 	limit := spent.use.limitOf(spent.key)
-	for _, u := range v.classNowLocked().uses {
+	c := v.classNowLocked()
+	for _, u := range c.uses {
 		if u.scope == spent.use.scope {
 			limit = u.limitOf(spent.key)
 		}
+	}
+	if u := c.renewal; u != nil && u.scope == spent.use.scope {
+		limit = u.limit
 	}
 	var b basket
 	b.add(spent.use, spent.key, limit)
