@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/weir-go/weir/internal/jws"
 	"github.com/weir-go/weir/problem"
 	"github.com/weir-go/weir/store"
 )
@@ -187,8 +186,12 @@ func (l *Limiter) findVouched(t *transit) {
 func (l *Limiter) findClaim(t *transit, b *basket) bool {
 	switch t.c.kind {
 	case KindEST:
-		if user, _, ok := t.r.BasicAuth(); ok && t.account == "" {
-			t.account = user
+		if user, _, ok := t.r.BasicAuth(); ok && user != "" && t.account == "" {
+			// As the auth lock has it: spellings that a directory takes for one user
+			// are one account. What could be no user's name hides one.
+			if t.account, ok = folded(user, true); !ok {
+				t.account, b.hidden = "", true
+			}
 		}
 	case KindACME:
 		if t.r.Method != http.MethodPost || t.r.Body == nil || t.r.Body == http.NoBody {
@@ -201,7 +204,10 @@ func (l *Limiter) findClaim(t *transit, b *basket) bool {
 				return false
 			}
 		}
-		claim := jws.Read(t.r, maxBody, t.c.renewal != nil)
+		claim, ok := l.readClaim(t)
+		if !ok {
+			return false
+		}
 		b.bodyRead, t.replaces = claim.Read, claim.Replaces
 		if t.account == "" {
 			t.account, b.hidden = claim.Account, claim.Hidden

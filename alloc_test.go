@@ -3,8 +3,10 @@
 package weir
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -112,3 +114,30 @@ func TestAllocsOfNarrowingByAQuery(t *testing.T) {
 		t.Errorf("finding the class allocates %v times", got)
 	}
 }
+
+// A body of 10 MB, or of 64 KiB and a byte, costs a buffer and no copy of it.
+func TestMemoryOfLongBodies(t *testing.T) {
+	h := newLimiter(t, acmeConfig(1e6)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
+	for _, announced := range []int64{-1, 10 << 20} {
+		r := acmePost("/acme/new-order", addr1, "x")
+		w := &nullWriter{h: http.Header{}}
+		var before, after runtime.MemStats
+		const runs = 10
+		runtime.ReadMemStats(&before)
+		for range runs {
+			r.ContentLength = announced
+			r.Body = io.NopCloser(io.LimitReader(zeros{}, 10<<20))
+			h.ServeHTTP(w, r)
+		}
+		runtime.ReadMemStats(&after)
+		if per := (after.TotalAlloc - before.TotalAlloc) / runs; per > 4*maxBody {
+			t.Errorf("a body of 10 MB, announced as %d, costs %d bytes", announced, per)
+		}
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }

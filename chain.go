@@ -16,7 +16,12 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 	return &chain{l: l, next: next, stages: allStages}
 }
 
-// Protect is the same chain for a handler whose class is known. It panics if
+// Protect is the same chain for a handler whose class is known. Inside a
+// [Limiter.Handler] it does what is not done yet: lists, tiers and windows that
+// the request went through as the class of a pattern are not asked again, and
+// [Info] still has that class; a guard, and the auth lock unless the request is
+// inside it, are those of class. A request that had no class has this one from
+// there on. It panics if
 // the class is not defined by an endpoint or as the default class: that is a
 // mistake in the program, found when it starts.
 func (l *Limiter) Protect(class Class, next http.Handler) http.Handler {

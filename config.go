@@ -89,7 +89,7 @@ type ExemptConfig struct {
 	Networks []string `json:"networks" yaml:"networks" toml:"networks"` // addresses and CIDR networks
 	// Accounts are written as requests name them: an ACME one by the path of its
 	// URL, "/acme/acct/7", or the whole URL; an EST one by its HTTP Basic user, in
-	// the case in which it is sent. One that is only claimed is spared by the
+	// any case: users are told apart as the auth lock does (see [Credential]). One that is only claimed is spared by the
 	// account tier alone.
 	Accounts []string `json:"accounts" yaml:"accounts" toml:"accounts"`
 	Classes  []Class  `json:"classes" yaml:"classes" toml:"classes"`
@@ -118,7 +118,9 @@ type TiersConfig struct {
 	// Overrides name an address or a network; in a network each client has a
 	// bucket of that size, and the longest network wins.
 	PerIP TierConfig `json:"per_ip" yaml:"per_ip" toml:"per_ip"`
-	// PerAccount is a bucket for each account. Default 50/s, burst 100.
+	// PerAccount is a bucket for each account. Default 50/s, burst 100. An ACME
+	// request that another tier refuses before its body is read has no account
+	// yet: its Retry-After leaves this tier out, which may refuse it then.
 	PerAccount TierConfig `json:"per_account" yaml:"per_account" toml:"per_account"`
 	// Renewal is a bucket for each account that the renewals spend from which
 	// [WithRenewal] exempts from PerAccount. Default 10/s, burst 100. Without

@@ -77,7 +77,8 @@
 // so that a spray of made-up keys never frees a key that was drained.
 //
 // The account of an ACME request is the kid of its JWS; that of an EST request
-// its HTTP Basic user; [WithAccount] and [SetAccount] say it for any other. The
+// its HTTP Basic user, in any of the spellings that are one [Credential];
+// [WithAccount] and [SetAccount] say it for any other. The
 // kid is read from a POST of type application/jose+json only (RFC 8555, section
 // 6.2), in at most 64 KiB. What is longer, or cannot be read, has no account and
 // pays a bucket of that tier which its address has for all such requests. What

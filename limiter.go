@@ -29,6 +29,7 @@ type Limiter struct {
 	keyer      keyer
 	counts     *counts
 	lines      lines
+	bodies     bodies
 	baskets    sync.Pool
 	logs       logGates
 	hub        *hub // nil: no registerer

@@ -194,12 +194,17 @@ func (l *Limiter) identities(networks, accounts []string) identities {
 
 // spellings returns the names by which requests may know an account that a
 // configuration names: an ACME one is known by the path of its URL, whatever
-// the host, and its operator is likely to write the whole.
+// the host, and its operator is likely to write the whole; an EST one by the
+// one spelling of all that the auth lock takes for one.
 func spellings(account string) []string {
+	list := []string{account}
 	if path := jws.AccountPath(account); path != account {
-		return []string{account, path}
+		list = append(list, path)
 	}
-	return []string{account}
+	if user, ok := folded(account, true); ok && user != account && !strings.Contains(account, "/") {
+		list = append(list, user)
+	}
+	return list
 }
 
 func (p *policy) compileClasses(l *Limiter) {
@@ -256,7 +261,9 @@ func (l *Limiter) compileTier(cfg *Config, name string) *tier {
 	default:
 		t.source, t.key, t.unkeyed = fromFunc, l.opts.keys[name], countIn(l.counts, l.counts.unkeyed, name)
 	}
-	for id, o := range cfg.overridesOf(name) {
+	over := cfg.overridesOf(name)
+	for _, id := range slices.Sorted(maps.Keys(over)) {
+		o := over[id]
 		if !o.active() { // neither value: the tier's own limit, inside a wider network too
 			o, _ = cfg.tierLimit(name)
 		}
@@ -271,8 +278,14 @@ func (l *Limiter) compileTier(cfg *Config, name string) *tier {
 		if t.overrides == nil {
 			t.overrides = map[store.Key]store.Limit{}
 		}
-		for _, id := range spellings(id) {
-			t.overrides[l.keyer.key(name, id)] = store.Limit(o)
+		t.overrides[l.keyer.key(name, id)] = store.Limit(o)
+		if t.source != fromAccount {
+			continue
+		}
+		for _, other := range spellings(id)[1:] { // unless that is written too
+			if _, own := over[other]; !own {
+				t.overrides[l.keyer.key(name, other)] = store.Limit(o)
+			}
 		}
 	}
 	return t

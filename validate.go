@@ -377,7 +377,7 @@ func (c *Config) validateTiers(f *faults) {
 		f.add("tiers.global.overrides", nil, ReasonInert, "the global tier has no keys: use per_ip or per_account")
 	}
 	c.validateNetworkOverrides(f)
-	seen := map[string]bool{TierGlobal: true, TierPerIP: true, TierPerAccount: true, TierRenewal: true, WindowProcess: true, WindowSubject: true, WindowAddress: true}
+	seen := map[string]bool{TierGlobal: true, TierPerIP: true, TierPerAccount: true, TierRenewal: true, tierUnfinished: true, WindowProcess: true, WindowSubject: true, WindowAddress: true}
 	for i, tier := range t.Custom {
 		path := fmt.Sprintf("tiers.custom[%d]", i)
 		switch {

@@ -149,8 +149,7 @@ func (v *visit) setAccount(id string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.sure, v.verified = id != "", id != ""
-	// The kid itself, where the request is known by its path, is the same name.
-	if v.account == id || id != "" && v.account == jws.AccountPath(id) {
+	if v.account == id || id != "" && v.claimsLocked(id) {
 		return
 	}
 	v.account = id
@@ -169,6 +168,17 @@ func (v *visit) setAccount(id string) {
 	if len(b.checks) > 0 && v.l.admit(context.WithoutCancel(v.Context), v.p, &b).Admitted() {
 		v.spent = b.charge(0)
 	}
+}
+
+// claimsLocked reports whether the request claims to come from that account,
+// in another spelling: the kid itself, where it is known by its path, or a user
+// in another case. v.mu is held.
+func (v *visit) claimsLocked(id string) bool {
+	if v.account == jws.AccountPath(id) {
+		return true
+	}
+	user, ok := folded(id, true)
+	return ok && v.c != nil && v.c.kind == KindEST && v.account == user
 }
 
 // classNowLocked is the request's class as the policy now in force has it: to
