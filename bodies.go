@@ -69,7 +69,14 @@ func (l *Limiter) readClaim(t *transit) (claim jws.Claim, ok bool) {
 // exceeded: 503 (requirement R4).
 func (l *Limiter) unfinished(t *transit) {
 	l.arrive(t)
-	l.refused(countIn(l.counts, t.c.count.throttled, tierUnfinished), t.c.name, "bodies", tierUnfinished, problem.ReasonQueueFull)
+	if t.r.ProtoMajor == 1 {
+		// Or net/http would wait for the body, before it sends the answer and again
+		// before it closes the connection. A ResponseWriter that cannot do the
+		// latter keeps the goroutine until the server's ReadTimeout.
+		t.w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(t.w).SetReadDeadline(time.Unix(1, 0))
+	}
+	l.refused(t.c.unfinished, t.c.name, "bodies", tierUnfinished, problem.ReasonQueueFull)
 	l.refuse(t.w, t.r, t.p, t.c.kind, problem.Rejection{
 		Status: http.StatusServiceUnavailable, Reason: problem.ReasonQueueFull, Class: string(t.c.name), RetryAfter: time.Second,
 	})

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
@@ -157,6 +158,32 @@ func TestUnfinishedBodiesOfOneAddressAreBounded(t *testing.T) {
 		client.CloseIdleConnections()
 		eventually(t, "the last goroutine to end", func() bool { return runtime.NumGoroutine() <= before })
 	})
+}
+
+// A client that has not sent its body is told so at once over HTTP/1.1: the
+// server does not wait for the body before it answers.
+func TestOneUnfinishedBodyTooManyIsRefusedAtOnce(t *testing.T) {
+	l := newLimiter(t, acmeConfig(1e6))
+	srv := httptest.NewServer(l.Handler(digests))
+	t.Cleanup(srv.Close)
+	begin := func() net.Conn {
+		c, err := net.Dial("tcp", srv.Listener.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		_, err = io.WriteString(c, "POST /acme/new-order HTTP/1.1\r\nHost: ca\r\nContent-Type: application/jose+json\r\nContent-Length: 4000\r\n\r\n{")
+		require.NoError(t, err)
+		return c
+	}
+	for i := range maxUnfinished {
+		begin()
+		eventually(t, "the body to be waited for", func() bool { return l.unfinishedNow() == i+1 })
+	}
+	c := begin()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+	answer, err := io.ReadAll(c) // until the server closes
+	require.NoError(t, err)
+	assert.True(t, strings.HasPrefix(string(answer), "HTTP/1.1 503 "), "%s", answer)
+	assert.Contains(t, string(answer), "\r\nRetry-After: 1\r\n")
 }
 
 // unfinishedNow is how many bodies are being read.

@@ -135,7 +135,9 @@ type classPolicy struct {
 	auth    string // where its credential is
 	disown  bool   // look at the answers
 	status  int    // of a refusal by a tier or window
-	count   *classCounts
+	// unfinished are the refusals for too many unfinished bodies; nil but for ACME.
+	unfinished *refusals
+	count      *classCounts
 }
 
 // readsWhole reports whether a server of this kind needs the whole body before

@@ -348,6 +348,32 @@ func TestRenewalInfoIsRefusedWith503(t *testing.T) {
 	assert.Contains(t, w.Body.String(), `"status":503`)
 }
 
+// A class that chooses 503 has it in every protocol, and nothing else changes.
+func TestAClassChoosesTheStatusOfItsRefusals(t *testing.T) {
+	for _, kind := range kinds {
+		for _, status := range []int{0, 429, 503} {
+			if kind == KindS3 && status == 429 {
+				continue // a fault
+			}
+			cfg := noTiers()
+			cfg.DefaultClass = ""
+			cfg.Endpoints = []Endpoint{{Pattern: "/a", Class: "a", Kind: kind, Status: status}, {Pattern: "/b", Class: "b", Kind: kind, Status: status}}
+			cfg.Tiers.Global = perHour(1)
+			cfg.Deny.Networks = []string{"198.51.100.0/24"}
+			h := newLimiter(t, cfg).Handler(served)
+			admitted(t, h, request("GET", "/a", addr1, ""))
+			w := send(h, request("GET", "/b", addr1, ""))
+			want := cmp.Or(status, http.StatusTooManyRequests)
+			if kind == KindS3 {
+				want = http.StatusServiceUnavailable
+			}
+			assert.Equal(t, want, w.Code, "%s, %d", kind, status)
+			assert.EqualValues(t, 3600, retryAfter(t, w))
+			assert.Equal(t, http.StatusForbidden, send(h, request("GET", "/b", "198.51.100.7", "")).Code, "a denial stays what it is")
+		}
+	}
+}
+
 func TestPKIEndpointsAreFreshOnesEachTime(t *testing.T) {
 	first, second, reference := PKIEndpoints(), PKIEndpoints(), PKIEndpoints()
 	for i := range first {

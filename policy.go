@@ -298,6 +298,9 @@ func (p *policy) compileClass(l *Limiter, tiers map[string]*tier, e Endpoint) *c
 	c := &classPolicy{name: e.Class, kind: e.Kind, mode: e.Mode, count: l.counts.class(e.Class)}
 	c.guard, c.auth, c.disown, c.status = p.guards[e.Guard], e.Auth, e.Disown, cmp.Or(e.Status, http.StatusTooManyRequests)
 	c.exempt = slices.Contains(cfg.Exempt.Classes, e.Class)
+	if c.kind == KindACME {
+		c.unfinished = countIn(l.counts, c.count.throttled, tierUnfinished)
+	}
 	for _, name := range cfg.tierNames() {
 		tc, _ := cfg.tierConfig(name)
 		limit, own := e.Limits[name]

@@ -124,7 +124,10 @@ func splitQuery(query string) (name, value string, ok bool) {
 func (c *Config) validateQuery(f *faults, path string, i int) {
 	e := c.Endpoints[i]
 	name, _, ok := splitQuery(e.Query)
-	method, _, found := strings.Cut(e.Pattern, " ")
+	method, found := "", false
+	if at := strings.IndexAny(e.Pattern, " \t"); at >= 0 {
+		method, found = e.Pattern[:at], true
+	}
 	switch {
 	case !ok:
 		f.add(path, e.Query, ReasonInvalid, "write one parameter and its value, such as operation=GetCACaps, in letters, digits and -._~ without escapes")

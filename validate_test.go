@@ -195,6 +195,7 @@ var faultCases = slices.Concat(
 		{"a query of two parameters", queries("/scep", "", "operation=GetCACaps&message=x"), []fault{{"endpoints[2].query", ReasonInvalid, "one parameter"}}},
 		{"a query and no pattern", queries("", "operation=GetCACaps"), []fault{{"endpoints[1].query", ReasonInert, "drop the query"}}},
 		{"a query of POST", queries("POST /scep", "", "operation=PKIOperation"), []fault{{"endpoints[2].query", ReasonInert, "GET and HEAD"}}},
+		{"a query of POST behind a tab", queries("POST\t/scep", "", "operation=PKIOperation"), []fault{{"endpoints[2].query", ReasonInert, "GET and HEAD"}}},
 		{"a query and nothing for what is not in it", queries("/scep", "operation=GetCACaps"), []fault{{"endpoints[1].query", ReasonMissing, "no query"}}},
 		{"a query twice", queries("GET /scep", "", "operation=GetCACaps", "operation=GetCACaps"), []fault{{"endpoints[3].query", ReasonConflict, "endpoints[2]"}}},
 		{"two parameters for one pattern", queries("/scep", "operation=GetCACaps", "", "op=GetCACaps"), []fault{{"endpoints[3].query", ReasonConflict, "parameter operation"}}},
