@@ -64,7 +64,9 @@ const (
 // of its own and no account tier: most ACME clients take a refusal there as
 // the end of their run (requirement R7), and an order for 100 names makes some
 // 300 such requests within a second. So has SCEP's [ClassSCEPCA]: a client
-// whose GetCACaps is refused goes on with the weakest ciphers.
+// whose GetCACaps is refused goes on with the weakest ciphers. Windows know no
+// classes: where they are in use, the paths of what must not be refused belong
+// into [WindowsConfig].Exclude.
 //
 // Renewal information is refused with 503: after a 4xx clients do not ask for
 // six hours (RFC 9773, section 4.3.3). An order that replaces a certificate may
