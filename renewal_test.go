@@ -261,6 +261,30 @@ func TestARenewalOfAVouchedAccount(t *testing.T) {
 	assert.Equal(t, &Renewal{Account: "a1", CertID: oldCert}, k.last.Load())
 }
 
+// A renewal may be held for its address's tokens like any order, and is asked
+// about once.
+func TestARenewalIsHeldLikeAnyOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := vouching(true)
+		cfg := renewing(1, 100)
+		cfg.Tiers.PerIP = TierConfig{Rate: 1, Burst: 1}
+		cfg.Tiers.MaxWait = Duration(10 * time.Second)
+		s := newLedger()
+		h := newLimiter(t, cfg, k.option(), WithStore(s)).Handler(served)
+		var passed atomic.Int64
+		start := time.Now()
+		together(4, func(int) {
+			if send(h, renewalOrder(kid1, addr1, oldCert)).Header().Get("Served") != "" {
+				passed.Add(1)
+			}
+		})
+		assert.EqualValues(t, 4, passed.Load())
+		assert.Equal(t, 3*time.Second, time.Since(start).Round(time.Second))
+		assert.EqualValues(t, 4, k.calls.Load())
+		assert.InDelta(t, 96, s.in(TierRenewal)[0], 0.01)
+	})
+}
+
 // The ceiling is of use only as it is when the tokens are taken.
 func TestRenewalsThatComeAtOnceDoNotExceedTheirCeiling(t *testing.T) {
 	cfg := renewing(10, 20)
