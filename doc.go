@@ -183,7 +183,8 @@
 // a guard's 503 too, and what the handler sets replaces them. A
 // handler that adds instead, as httputil.ReverseProxy does with what its
 // backend sent, must drop one of the two (in ModifyResponse). With "always" and
-// a global tier or a ceiling strangers can read how busy the server is.
+// a global tier or a ceiling strangers can read how busy the server is. On a
+// refusal a Retry-After that an outer limiter has set stands if it is longer.
 //
 // # Stores and failure
 //
