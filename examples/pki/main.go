@@ -3,7 +3,8 @@
 // is told to, one that gives up, the same one held instead of refused, and
 // several at once before a signer that can do one thing at a time.
 //
-//	go run ./pki
+//	go run ./pki           tells the story
+//	go run ./pki -serve    keeps a whole PKI up, for clients of your own
 //
 // The authority is Pebble, inside this process; everything goes over HTTPS on
 // a loopback port. What stands in front of it is in limits.go, endpoints.go
@@ -14,6 +15,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -21,16 +23,35 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	legolog "github.com/go-acme/lego/v5/log"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	var (
+		serving = flag.Bool("serve", false, "keep the servers up until interrupted; prints where they are, then ready")
+		cfg     = serveConfig{log: log.New(os.Stderr, "pki: ", 0)}
+	)
+	flag.StringVar(&cfg.https, "https", "127.0.0.1:0", "with -serve, the `address` of ACME and EST")
+	flag.StringVar(&cfg.http, "http", "127.0.0.1:0", "with -serve, the `address` of OCSP, CRL and SCEP")
+	flag.StringVar(&cfg.dir, "dir", "", "with -serve, the `folder` for the CA certificates (default a temporary one)")
+	flag.StringVar(&cfg.limits, "limits", "default", "with -serve, "+presetNames)
+	flag.DurationVar(&cfg.maxWait, "max-wait", 0, "with -serve, how long a request is held for its tokens before it is refused")
+	flag.StringVar(&cfg.keys.in, "keys", "hsm", "where the issuing key is, hsm or memory")
+	flag.IntVar(&cfg.keys.sessions, "sessions", 8, "sessions of the HSM")
+	flag.IntVar(&cfg.keys.bits, "bits", 4096, "size of the issuing RSA key")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	legolog.SetDefault(slog.New(slog.DiscardHandler))
-	if err := run(ctx, os.Stdout, story); err != nil {
+	play := func() error { return run(ctx, os.Stdout, story) }
+	if *serving {
+		play = func() error { return serve(ctx, os.Stdout, cfg) }
+	}
+	if err := play(); err != nil {
 		stop()
 		log.Fatal("pki: ", err)
 	}
