@@ -1,6 +1,9 @@
 package main
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -8,10 +11,7 @@ import (
 	"net/http"
 	"strings"
 
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-
+	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/examples/pki/acmeserver"
 	"github.com/weir-go/weir/examples/pki/authority"
 	"github.com/weir-go/weir/examples/pki/estserver"
@@ -48,7 +48,7 @@ func (p *whole) routes(cfg wholeConfig) (all, public http.Handler, err error) {
 	public = routes{
 		{pathOCSP, p.authority.OCSP(pathOCSP)},
 		{pathCRL, p.authority.CRL()},
-		{scepserver.Path, p.guardedSCEP(scep)},
+		{scepserver.Path, p.guardedSCEP(scep, guardOf(cfg.limits, weir.ClassSCEP))},
 	}
 	all = append(public.(routes), route{estserver.Prefix, est}, route{"/", pebble.SignedBy(p.authority, cfg.log)})
 	return all, public, nil
@@ -57,8 +57,11 @@ func (p *whole) routes(cfg wholeConfig) (all, public http.Handler, err error) {
 // guardedSCEP has a PKIOperation by GET pass the guard. The endpoint table tells
 // one from the other requests by GET by its path only, which is the same, and
 // those are not to wait for the HSM.
-func (p *whole) guardedSCEP(scep http.Handler) http.Handler {
-	guarded := p.limiter.Guard(guardEnrol).Handler(scep)
+func (p *whole) guardedSCEP(scep http.Handler, guard string) http.Handler {
+	if guard == "" {
+		return scep
+	}
+	guarded := p.limiter.Guard(guard).Handler(scep)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if scepserver.IsEnrolment(r) {
 			guarded.ServeHTTP(w, r) // one by POST has its slot already, and takes no second

@@ -10,7 +10,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -48,7 +50,8 @@ type whole struct {
 	challenge string // of SCEP
 
 	servers []*http.Server
-	serving chan error
+	serving chan error // what each server ended with
+	closing sync.Once
 }
 
 // urls are where clients begin.
@@ -135,8 +138,11 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// Close lets the requests in flight end, for a few seconds, then stops all.
-func (p *whole) Close() {
+// Close lets the requests in flight end, for a few seconds, then stops all. Calls
+// after the first do nothing.
+func (p *whole) Close() { p.closing.Do(p.close) }
+
+func (p *whole) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if p.limiter != nil {
@@ -148,4 +154,13 @@ func (p *whole) Close() {
 		}
 		<-p.serving
 	}
+}
+
+// host is where the HTTPS server is, as host:port.
+func (p *whole) host() string {
+	u, err := url.Parse(p.urls.directory)
+	if err != nil {
+		panic(err) // urlsOf made it
+	}
+	return u.Host
 }

@@ -63,26 +63,11 @@ func registeredX(ctx context.Context, dirURL string, hc *http.Client) (*acme.Cli
 
 // orderX goes from the order to the certificate.
 func orderX(ctx context.Context, client *acme.Client, names []string) ([]*x509.Certificate, error) {
-	order, err := client.AuthorizeOrder(ctx, acme.DomainIDs(names...))
-	if err != nil {
-		return nil, fmt.Errorf("order: %w", err)
-	}
-	for _, authzURL := range order.AuthzURLs {
-		if err := authorize(ctx, client, authzURL); err != nil {
-			return nil, fmt.Errorf("authorize: %w", err)
-		}
-	}
-	if order, err = client.WaitOrder(ctx, order.URI); err != nil {
-		return nil, fmt.Errorf("wait for the order: %w", err)
-	}
-
-	// A key of its own: an authority refuses a certificate for an account's
-	// key (RFC 8555, section 11.1).
-	certKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	order, err := readyX(ctx, client, names)
 	if err != nil {
 		return nil, err
 	}
-	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{DNSNames: names}, certKey)
+	csr, err := requestX(names)
 	if err != nil {
 		return nil, err
 	}

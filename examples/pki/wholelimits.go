@@ -33,14 +33,5 @@ func wholeLimits() weir.Config {
 		weir.Endpoint{Pattern: scepserver.Path, Class: weir.ClassSCEP, Kind: weir.KindSCEP},
 		weir.Endpoint{Pattern: "GET " + scepserver.Path, Class: classSCEPInfo, Kind: weir.KindSCEP, Limits: maps.Clone(reads)},
 	)
-	for i := range cfg.Endpoints {
-		switch e := &cfg.Endpoints[i]; e.Class {
-		case weir.ClassACMEFinalize, weir.ClassACMERevoke, weir.ClassESTEnroll, weir.ClassSCEP:
-			e.Guard = guardEnrol
-		case weir.ClassOCSP:
-			e.Guard = guardStatus
-		}
-	}
-	cfg.Guards = guards()
-	return cfg
+	return guarded(cfg)
 }
