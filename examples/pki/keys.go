@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"fmt"
+	"time"
 
 	"github.com/weir-go/weir/examples/pki/softhsm"
 )
@@ -12,7 +13,8 @@ import (
 type keyConfig struct {
 	in       string // "hsm" or "memory"
 	sessions int
-	bits     int // of RSA
+	bits     int           // of RSA
+	latency  time.Duration // of a signature in the HSM, at least
 }
 
 // openKeys opens the place and makes a key there. Call the function that it
@@ -20,7 +22,7 @@ type keyConfig struct {
 func openKeys(cfg keyConfig) (signer, func(), error) {
 	switch cfg.in {
 	case "hsm":
-		hsm, err := softhsm.Open(softhsm.Config{Sessions: cfg.sessions, Bits: cfg.bits})
+		hsm, err := softhsm.Open(softhsm.Config{Sessions: cfg.sessions, Bits: cfg.bits, Latency: cfg.latency})
 		if err != nil {
 			return signer{}, nil, err
 		}

@@ -18,6 +18,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"iter"
 	"log"
 	"log/slog"
 	"os"
@@ -31,8 +32,11 @@ import (
 
 func main() {
 	var (
-		serving = flag.Bool("serve", false, "keep the servers up until interrupted; prints where they are, then ready")
-		cfg     = serveConfig{log: log.New(os.Stderr, "pki: ", 0)}
+		serving  = flag.Bool("serve", false, "keep the servers up until interrupted; prints where they are, then ready")
+		flooding = flag.Bool("flood", false, "measure OCSP beside a flood of enrolments, for each way to share out the HSM")
+		period   = flag.Duration("period", 5*time.Second, "with -flood, how long to measure each part")
+		crowd    = flag.Int("crowd", 500, "with -flood, enrolments at once")
+		cfg      = serveConfig{log: log.New(os.Stderr, "pki: ", 0)}
 	)
 	flag.StringVar(&cfg.https, "https", "127.0.0.1:0", "with -serve, the `address` of ACME and EST")
 	flag.StringVar(&cfg.http, "http", "127.0.0.1:0", "with -serve, the `address` of OCSP, CRL and SCEP")
@@ -42,14 +46,20 @@ func main() {
 	flag.StringVar(&cfg.keys.in, "keys", "hsm", "where the issuing key is, hsm or memory")
 	flag.IntVar(&cfg.keys.sessions, "sessions", 8, "sessions of the HSM")
 	flag.IntVar(&cfg.keys.bits, "bits", 4096, "size of the issuing RSA key")
+	flag.DurationVar(&cfg.keys.latency, "latency", 0, "how long a signature keeps its session of the HSM at least, as one across a network would")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	legolog.SetDefault(slog.New(slog.DiscardHandler))
-	play := func() error { return run(ctx, os.Stdout, story) }
-	if *serving {
+	play := func() error { return run(ctx, os.Stdout, acts...) }
+	switch {
+	case *serving:
 		play = func() error { return serve(ctx, os.Stdout, cfg) }
+	case *flooding:
+		play = func() error {
+			return measure(ctx, os.Stdout, measureConfig{keys: cfg.keys, period: *period, flood: *crowd})
+		}
 	}
 	if err := play(); err != nil {
 		stop()
@@ -64,26 +74,67 @@ type scene struct {
 	play  func(ctx context.Context, w io.Writer) error
 }
 
-// run plays the scenes, each with an authority of its own and all at once, for
-// most of their time is waiting, and writes them in order. It fails if any did.
-func run(ctx context.Context, w io.Writer, scenes []scene) error {
-	// x/crypto/acme retries for ever; a run that takes so long has failed.
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	told, failed := make([]bytes.Buffer, len(scenes)), make([]error, len(scenes))
-	var wg sync.WaitGroup
-	for i, s := range scenes {
-		wg.Go(func() { failed[i] = s.play(ctx, &told[i]) })
-	}
-	wg.Wait()
+// An act is scenes in order. Those that mostly wait are played all at once, for
+// it saves time; those that keep the processors busy, each by itself.
+type act struct {
+	opening string
+	scenes  []scene
+	atOnce  bool
+}
 
-	fmt.Fprintln(w, opening)
-	for i, s := range scenes {
-		fmt.Fprintf(w, "\n%d. %s\n%s", i+1, s.title, &told[i])
-		if failed[i] != nil {
-			fmt.Fprintf(w, "   It went otherwise: %v\n", failed[i])
-			failed[i] = fmt.Errorf("scene %d: %w", i+1, failed[i])
+var acts = []act{{opening, story, true}, {hsmOpening, hsmStory, false}}
+
+// run plays the acts and writes the scenes in order, each of which has servers
+// of its own. It fails if any scene did.
+func run(ctx context.Context, w io.Writer, acts ...act) error {
+	// x/crypto/acme retries for ever; a run that takes so long has failed.
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	var failed []error
+	n := 0
+	for i, a := range acts {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintln(w, a.opening)
+		for told := range a.played(ctx) {
+			n++
+			fmt.Fprintf(w, "\n%d. %s\n%s", n, told.title, &told.text)
+			if told.err != nil {
+				fmt.Fprintf(w, "   It went otherwise: %v\n", told.err)
+				failed = append(failed, fmt.Errorf("scene %d: %w", n, told.err))
+			}
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// told is a scene that has been played.
+type told struct {
+	title string
+	text  bytes.Buffer
+	err   error
+}
+
+// played yields the scenes as they end, in order.
+func (a act) played(ctx context.Context) iter.Seq[*told] {
+	return func(yield func(*told) bool) {
+		played := make([]*told, len(a.scenes))
+		var wg sync.WaitGroup
+		for i, s := range a.scenes {
+			played[i] = &told{title: s.title}
+			if a.atOnce {
+				wg.Go(func() { played[i].err = s.play(ctx, &played[i].text) })
+			}
+		}
+		wg.Wait()
+		for i, s := range a.scenes {
+			if !a.atOnce {
+				played[i].err = s.play(ctx, &played[i].text)
+			}
+			if !yield(played[i]) {
+				return
+			}
+		}
+	}
 }

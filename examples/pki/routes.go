@@ -107,6 +107,7 @@ func (p *whole) tls() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.tlsCert = cert
 	return &tls.Config{
 		Certificates: []tls.Certificate{{
 			Certificate: [][]byte{cert.Raw, p.authority.Issuer.Raw}, PrivateKey: key, Leaf: cert,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto"
 	"crypto/rand"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log"
@@ -45,7 +46,8 @@ type whole struct {
 	authority *authority.Authority
 	limiter   *weir.Limiter
 	urls      urls
-	user      string // of EST
+	tlsCert   *x509.Certificate // of the HTTPS server
+	user      string            // of EST
 	password  string
 	challenge string // of SCEP
 

@@ -95,7 +95,7 @@ func (s *reissuer) finalize(w http.ResponseWriter, r *http.Request, orderID stri
 // reissue puts a certificate of the issuer's in the place of Pebble's.
 func (s *reissuer) reissue(ctx context.Context, orderID string) error {
 	store := s.authority.store
-	order := store.GetOrderByID(orderID)
+	order := s.authority.order(orderID)
 	if order == nil {
 		return errors.New("no such order")
 	}
@@ -141,6 +141,13 @@ func (s *reissuer) signedByPebble(ctx context.Context, order *core.Order) error 
 			return fmt.Errorf("pebble did not sign order %s: %w", order.ID, ctx.Err())
 		}
 	}
+}
+
+// order looks an order up in its turn; nil if there is none.
+func (a *Authority) order(id string) *core.Order {
+	a.turns.mu.RLock()
+	defer a.turns.mu.RUnlock()
+	return a.store.GetOrderByID(id)
 }
 
 // stored is a certificate as Pebble's store keeps it.

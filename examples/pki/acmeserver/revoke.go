@@ -1,25 +1,18 @@
 package acmeserver
 
 import (
-	"bytes"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"io"
 	"net/http"
 )
 
-// maxRevocation is far above what a request to revoke one certificate comes to.
-const maxRevocation = 64 << 10
-
 // revoke lets Pebble decide, and tells the issuer of what it agreed to.
 func (s *reissuer) revoke(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRevocation))
-	if err != nil {
-		http.Error(w, http.StatusText(http.StatusRequestEntityTooLarge), http.StatusRequestEntityTooLarge)
+	body, ok := whole(w, r)
+	if !ok {
 		return
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
 	answer := newKept()
 	s.authority.Handler.ServeHTTP(answer, r)
 	if answer.status == http.StatusOK {

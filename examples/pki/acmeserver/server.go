@@ -59,6 +59,7 @@ type Authority struct {
 	KeyID []byte
 
 	store *db.MemoryStore
+	turns *turns
 }
 
 // New builds an authority; see [Start] for what is special about it. The error
@@ -76,11 +77,13 @@ func build(logger *log.Logger) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("acmeserver: %w", err)
 	}
+	turns := &turns{next: front.Handler()}
 	return &Authority{
-		Handler: promptPolls(front.Handler()),
+		Handler: promptPolls(turns),
 		Root:    authority.GetRootCert(0).Cert,
 		KeyID:   authority.GetIntermediateCert(0).Cert.SubjectKeyId,
 		store:   store,
+		turns:   turns,
 	}, nil
 }
 

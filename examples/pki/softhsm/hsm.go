@@ -23,6 +23,11 @@ type Config struct {
 	// Wait is how long a signature waits for a session before it fails.
 	// Default 1s.
 	Wait time.Duration
+	// Latency is how long a signature keeps its session at least, as the way to a
+	// network HSM makes it. SoftHSM2 takes all its time from the processor, so
+	// without this a crowd of clients on the same machine slows it down. Default
+	// none.
+	Latency time.Duration
 }
 
 // HSM is an open token: one key, and the sessions to use it with. It is safe for
@@ -75,7 +80,11 @@ func Open(cfg Config) (_ *HSM, err error) {
 	if err != nil {
 		return nil, errors.Join(err, context.Close())
 	}
-	return &HSM{Key: &Key{signer: pair}, context: context, sessions: cfg.Sessions}, nil
+	key := &Key{signer: pair, wait: cfg.Wait, latency: cfg.Latency}
+	if cfg.Latency > 0 {
+		key.sessions = make(chan struct{}, cfg.Sessions)
+	}
+	return &HSM{Key: key, context: context, sessions: cfg.Sessions}, nil
 }
 
 // Sessions returns how many signatures can be made at once: the size for a guard
