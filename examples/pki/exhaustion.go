@@ -16,18 +16,17 @@ import (
 	"github.com/weir-go/weir/examples/pki/softhsm"
 )
 
+// impatient is how long a signature waits for a session there: not long, or the
+// crowd would have to be larger.
+const impatient = 10 * time.Millisecond
+
 // exhaustion has more signatures made at once than there are sessions. PKCS#11
 // has no queue: whoever finds no session is told so, or, as by this library,
 // waits for one as long as it may and is told then, all in a crowd, so that
 // most of them wait for nothing. A guard tells those at once for whom there is no
 // place, and lets the others have a session each.
-func exhaustion(ctx context.Context, w io.Writer) error {
-	const atOnce, wait = 500, 100 * time.Millisecond
-	hsm, err := softhsm.Open(softhsm.Config{Wait: wait})
-	if err != nil {
-		return err
-	}
-	defer hsm.Close()
+func exhaustion(ctx context.Context, w io.Writer, hsm *softhsm.HSM) error {
+	const atOnce = 500
 	limiter, err := weir.New(crowded(wholeLimits()), append(poolSizes(hsm.Sessions()),
 		weir.WithLogger(slog.New(slog.DiscardHandler)))...)
 	if err != nil {
@@ -41,7 +40,7 @@ func exhaustion(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	pool, _, first := allAtOnce(atOnce, sign)
-	fmt.Fprintf(w, "   the pool alone     %3d signed, %3d failed, each after %v: %v\n", pool, atOnce-pool, wait, first)
+	fmt.Fprintf(w, "   the pool alone     %3d signed, %3d failed, each after %v: %v\n", pool, atOnce-pool, impatient, first)
 	signed, shed, first := allAtOnce(atOnce, func() error {
 		release, err := guard.Acquire(ctx)
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 
 // Not parallel: it counts goroutines.
 func TestAFloodOfEnrolmentsLeavesTheHSMWholeAndOCSPAnswered(t *testing.T) {
-	const finalizes, ests, sceps = 250, 150, 100
+	const finalizes, ests, sceps = 150, 250, 100
 	// Pebble's validator outlives a site; the first leaves its goroutine before
 	// the count.
 	warm := openedWhole(t, inMemory(), generousLimits())

@@ -9,23 +9,34 @@ import (
 	"github.com/weir-go/weir/examples/pki/softhsm"
 )
 
-const hsmOpening = `The whole PKI (ACME, EST, SCEP, OCSP, CRL) behind one limiter. Its key, RSA-4096, is in
+const hsmOpening = `The whole PKI (ACME, EST, SCEP, OCSP, CRL) behind one limiter. Its key, RSA-%d, is in
 an HSM (SoftHSM2 through PKCS#11) with 8 sessions, and so many signatures at once.`
 
-var hsmStory = []scene{
-	{"Each protocol once, and what the HSM signed for it.", eachProtocol},
-	{"500 signatures at once: the session pool alone, then a guard of its size before it.", exhaustion},
-	{"A crowd at five addresses enrols at once, while OCSP is asked as ever.", crowdAndOCSP},
+// hsmStory is told with a key of so many bits.
+func hsmStory(bits int) act {
+	with := func(play func(context.Context, io.Writer, *softhsm.HSM) error, cfg softhsm.Config) func(context.Context, io.Writer) error {
+		cfg.Bits = bits
+		return func(ctx context.Context, w io.Writer) error {
+			hsm, err := softhsm.Open(cfg)
+			if err != nil {
+				return err
+			}
+			return errors.Join(play(ctx, w, hsm), hsm.Close())
+		}
+	}
+	return act{opening: fmt.Sprintf(hsmOpening, bits), scenes: []scene{
+		{"Each protocol once, and what the HSM signed for it.", with(eachProtocol, softhsm.Config{})},
+		{
+			"500 signatures at once: the session pool alone, then a guard of its size before it.",
+			with(exhaustion, softhsm.Config{Wait: impatient}),
+		},
+		{"A crowd at five addresses enrols at once, while OCSP is asked as ever.", with(crowdAndOCSP, softhsm.Config{})},
+	}}
 }
 
 // crowdAndOCSP has a crowd meet the limits that wholeLimits has for each address,
 // and then the guard.
-func crowdAndOCSP(ctx context.Context, w io.Writer) error {
-	hsm, err := softhsm.Open(softhsm.Config{})
-	if err != nil {
-		return err
-	}
-	defer hsm.Close()
+func crowdAndOCSP(ctx context.Context, w io.Writer, hsm *softhsm.HSM) error {
 	cfg := wholeLimits()
 	cfg.ClientIP.TrustedProxies = []string{"127.0.0.0/8"} // the crowd names its addresses itself
 	p, err := openWhole(wholeConfig{signer: signer{hsm.Key, hsm.Sessions()}, limits: cfg})

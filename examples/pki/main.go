@@ -52,7 +52,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	legolog.SetDefault(slog.New(slog.DiscardHandler))
-	play := func() error { return run(ctx, os.Stdout, acts...) }
+	play := func() error { return run(ctx, os.Stdout, act{opening, story, true}, hsmStory(cfg.keys.bits)) }
 	switch {
 	case *serving:
 		play = func() error { return serve(ctx, os.Stdout, cfg) }
@@ -81,8 +81,6 @@ type act struct {
 	scenes  []scene
 	atOnce  bool
 }
-
-var acts = []act{{opening, story, true}, {hsmOpening, hsmStory, false}}
 
 // run plays the acts and writes the scenes in order, each of which has servers
 // of its own. It fails if any scene did.

@@ -38,7 +38,7 @@ func TestTheStoryGoesAsItIsTold(t *testing.T) {
 // Not parallel: it keeps the processors busy.
 func TestTheStoryOfTheHSMGoesAsItIsTold(t *testing.T) {
 	var out strings.Builder
-	require.NoError(t, run(t.Context(), &out, act{hsmOpening, hsmStory, false}), "\n%s", &out)
+	require.NoError(t, run(t.Context(), &out, hsmStory(2048)), "\n%s", &out)
 	for _, line := range []string{
 		"ACME  certificate for www.example.test     signatures: 1\n",
 		"EST   certificate for device.example.test  signatures: 1\n",

@@ -15,12 +15,9 @@ import (
 	"github.com/weir-go/weir/examples/pki/softhsm"
 )
 
-func eachProtocol(ctx context.Context, w io.Writer) error {
-	hsm, err := softhsm.Open(softhsm.Config{})
-	if err != nil {
-		return err
-	}
-	defer hsm.Close()
+// eachProtocol asks for something over each protocol, and tells how many
+// signatures that took.
+func eachProtocol(ctx context.Context, w io.Writer, hsm *softhsm.HSM) error {
 	p, err := openWhole(wholeConfig{signer: signer{hsm.Key, hsm.Sessions()}, limits: wholeLimits()})
 	if err != nil {
 		return err

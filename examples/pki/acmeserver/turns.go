@@ -20,8 +20,9 @@ type turns struct {
 	mu   sync.RWMutex // held by a request for an authorization, read-held by one for an order
 }
 
-// maxJWS is far above the size of any request that an ACME client has reason to make.
-const maxJWS = 64 << 10
+// maxJWS is far above the size of any request that an ACME client has reason to
+// make.
+const maxJWS = 1 << 20
 
 func (t *turns) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
