@@ -48,26 +48,24 @@ func (p *whole) routes(cfg wholeConfig) (all, public http.Handler, err error) {
 	public = routes{
 		{pathOCSP, p.authority.OCSP(pathOCSP)},
 		{pathCRL, p.authority.CRL()},
-		{scepserver.Path, p.guardedSCEP(scep, guardOf(cfg.limits, weir.ClassSCEP))},
+		{scepserver.Path, scep},
 	}
 	all = append(public.(routes), route{estserver.Prefix, est}, route{"/", pebble.SignedBy(p.authority, cfg.log)})
 	return all, public, nil
 }
 
-// guardedSCEP has a PKIOperation by GET pass the guard. The endpoint table tells
-// one from the other requests by GET by its path only, which is the same, and
-// those are not to wait for the HSM.
-func (p *whole) guardedSCEP(scep http.Handler, guard string) http.Handler {
-	if guard == "" {
-		return scep
-	}
-	guarded := p.limiter.Guard(guard).Handler(scep)
+// limited puts the Limiter before h, which serves SCEP among other things. Of
+// requests to SCEP's one path only those that enrol are to wait for the HSM, and
+// which those are the query says, to which patterns do not look. So their class is
+// told to the Limiter.
+func (p *whole) limited(h http.Handler) http.Handler {
+	enrol, other := p.limiter.Protect(weir.ClassSCEP, h), p.limiter.Handler(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if scepserver.IsEnrolment(r) {
-			guarded.ServeHTTP(w, r) // one by POST has its slot already, and takes no second
+		if r.URL.Path == scepserver.Path && scepserver.IsEnrolment(r) {
+			enrol.ServeHTTP(w, r)
 			return
 		}
-		scep.ServeHTTP(w, r)
+		other.ServeHTTP(w, r)
 	})
 }
 

@@ -41,6 +41,14 @@ func TestACrowdedHSMShedsSCEPEnrolmentsAndNothingElseOfSCEP(t *testing.T) {
 	require.Equal(t, http.StatusOK, answer(http.MethodGet, "operation=GetCACert"))
 	release()
 	require.Equal(t, http.StatusInternalServerError, answer(http.MethodGet, enrol), "the library's answer to junk")
+	for _, c := range p.limiter.Snapshot().Classes {
+		switch c.Class {
+		case weir.ClassSCEP:
+			require.EqualValues(t, 3, c.Admitted, "an enrolment by GET spends what one by POST does")
+		case classSCEPInfo:
+			require.EqualValues(t, 2, c.Admitted)
+		}
+	}
 }
 
 func TestEachEnrolmentIsToldFromTheRest(t *testing.T) {

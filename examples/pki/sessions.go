@@ -55,13 +55,3 @@ func poolSizes(sessions int) []weir.Option {
 		weir.WithPoolSize(guardHSM, func() int { return sessions }),
 	}
 }
-
-// guardOf returns the name of a class's guard, "" for none.
-func guardOf(cfg weir.Config, class weir.Class) string {
-	for _, e := range cfg.Endpoints {
-		if e.Class == class {
-			return e.Guard
-		}
-	}
-	return ""
-}

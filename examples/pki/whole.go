@@ -94,8 +94,8 @@ func openWhole(cfg wholeConfig) (_ *whole, err error) {
 	if cfg.behind != nil {
 		between = cfg.behind
 	}
-	p.serve(&http.Server{Handler: p.limiter.Handler(between(both)), TLSConfig: tlsConfig, ErrorLog: cfg.log}, secure)
-	p.serve(&http.Server{Handler: p.limiter.Handler(between(public)), ErrorLog: cfg.log}, plain)
+	p.serve(&http.Server{Handler: p.limited(between(both)), TLSConfig: tlsConfig, ErrorLog: cfg.log}, secure)
+	p.serve(&http.Server{Handler: p.limited(between(public)), ErrorLog: cfg.log}, plain)
 	return p, nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,6 +9,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/asn1"
+	"encoding/base64"
+	"io"
 	"math/big"
 	"net/http"
 	"sync"
@@ -246,6 +249,30 @@ func TestAnOCSPAnswerByGetSaysHowLongItKeeps(t *testing.T) {
 		require.Equal(t, response.NextUpdate.UTC().Format(http.TimeFormat), header.Get("Expires"))
 		require.Equal(t, response.ThisUpdate.UTC().Format(http.TimeFormat), header.Get("Last-Modified"))
 		require.NotEmpty(t, header.Get("ETag"))
+	}
+}
+
+func TestOCSPByGetIsAnsweredAlsoWhereSlashesMeet(t *testing.T) {
+	t.Parallel()
+	p := openedWhole(t, inMemory(), wholeLimits())
+	never := &x509.Certificate{SerialNumber: new(big.Int).SetBytes(bytes.Repeat([]byte{0x7f, 0xff, 0xff, 0xff}, 4))}
+	request, err := ocsp.CreateRequest(never, p.authority.Issuer, nil)
+	require.NoError(t, err)
+	encoded := base64.StdEncoding.EncodeToString(request)
+	require.Contains(t, encoded, "//")
+	resp, err := visits(t, p).Get(p.urls.ocsp + "/" + encoded)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode, "%s", answer)
+	response, err := ocsp.ParseResponse(answer, p.authority.Issuer)
+	require.NoError(t, err)
+	require.Equal(t, ocsp.Unknown, response.Status)
+	for _, c := range p.limiter.Snapshot().Classes {
+		if c.Class == weir.ClassOCSP {
+			require.EqualValues(t, 1, c.Admitted)
+		}
 	}
 }
 

@@ -7,9 +7,9 @@ import (
 	"github.com/weir-go/weir/examples/pki/scepserver"
 )
 
-// classSCEPInfo is what a SCEP client reads before it enrols, by GET. Refused
-// GetCACaps, a client goes on with the weakest ciphers there are, so it has
-// generous limits and no guard.
+// classSCEPInfo is what a SCEP client reads before it enrols. Refused GetCACaps,
+// a client goes on with the weakest ciphers there are, so it has generous limits
+// and no guard.
 const classSCEPInfo weir.Class = "scep_info"
 
 // wholeLimits returns the configuration of a whole PKI: the ACME server's
@@ -30,8 +30,8 @@ func wholeLimits() weir.Config {
 		cfg.Endpoints = append(cfg.Endpoints, e)
 	}
 	cfg.Endpoints = append(cfg.Endpoints,
-		weir.Endpoint{Pattern: scepserver.Path, Class: weir.ClassSCEP, Kind: weir.KindSCEP},
-		weir.Endpoint{Pattern: "GET " + scepserver.Path, Class: classSCEPInfo, Kind: weir.KindSCEP, Limits: maps.Clone(reads)},
+		weir.Endpoint{Class: weir.ClassSCEP, Kind: weir.KindSCEP}, // by Protect; see limited
+		weir.Endpoint{Pattern: scepserver.Path, Class: classSCEPInfo, Kind: weir.KindSCEP, Limits: maps.Clone(reads)},
 	)
 	return guarded(cfg)
 }
