@@ -18,7 +18,8 @@ type askers struct {
 	stop func() []time.Duration // waits for them; returns how long each answer took, sorted
 }
 
-// ask starts n askers, each of which pauses between two questions.
+// ask starts n askers, each of which pauses between two questions. They take
+// turns, as strangers would rather than all ask at once.
 func (p *whole) ask(ctx context.Context, hc *http.Client, cert *x509.Certificate, n int, pause time.Duration) *askers {
 	a := new(askers)
 	var (
@@ -27,16 +28,17 @@ func (p *whole) ask(ctx context.Context, hc *http.Client, cert *x509.Certificate
 		mu   sync.Mutex // guards took
 		took []time.Duration
 	)
-	for range n {
+	for i := range n {
 		wg.Go(func() {
-			next := time.NewTicker(pause)
-			defer next.Stop()
+			turn := time.NewTimer(pause * time.Duration(i) / time.Duration(n))
+			defer turn.Stop()
 			for {
 				select {
-				case <-next.C:
+				case <-turn.C:
 				case <-done:
 					return
 				}
+				turn.Reset(pause)
 				began := time.Now()
 				_, err := clients.Status(ctx, hc, p.urls.ocsp, cert, p.authority.Issuer)
 				a.add(err)

@@ -24,8 +24,7 @@ func TestAFloodOfEnrolmentsLeavesTheHSMWholeAndOCSPAnswered(t *testing.T) {
 
 	hsm, err := softhsm.Open(softhsm.Config{Bits: 2048})
 	require.NoError(t, err)
-	p, err := openWhole(wholeConfig{signer: signer{hsm.Key, hsm.Sessions()}, limits: generousLimits()})
-	require.NoError(t, err)
+	p := openedWhole(t, signer{hsm.Key, hsm.Sessions()}, generousLimits())
 	hc := p.client("")
 	csr, err := clients.Request("device.example.test", newKey(t))
 	require.NoError(t, err)

@@ -34,7 +34,7 @@ func main() {
 	var (
 		serving  = flag.Bool("serve", false, "keep the servers up until interrupted; prints where they are, then ready")
 		flooding = flag.Bool("flood", false, "measure OCSP beside a flood of enrolments, for each way to share out the HSM")
-		period   = flag.Duration("period", 5*time.Second, "with -flood, how long to measure each part")
+		period   = flag.Duration("period", 10*time.Second, "with -flood, how long to measure each part")
 		crowd    = flag.Int("crowd", 500, "with -flood, enrolments at once")
 		cfg      = serveConfig{log: log.New(os.Stderr, "pki: ", 0)}
 	)

@@ -31,6 +31,10 @@ const (
 	ocspPause   = 100 * time.Millisecond
 )
 
+// settling is how long the flood goes on before anything is measured: at first
+// all its clients connect.
+const settling = 3 * time.Second
+
 // measure writes how long OCSP takes alone and beside a flood of enrolments, for
 // each way to share out the HSM. The figures are those of one machine, on which
 // the servers, the HSM and the crowd share the processors.
@@ -91,7 +95,7 @@ func measureOne(ctx context.Context, w io.Writer, hsm *softhsm.HSM, limits weir.
 	crowd := p.client("")
 	defer crowd.CloseIdleConnections()
 	flooding, enrolments := p.flood(ctx, crowd, csr, cfg.flood)
-	time.Sleep(cfg.period / 4) // until the queue is full
+	time.Sleep(settling)
 	beside := p.ask(ctx, hc, cert, ocspClients, ocspPause)
 	time.Sleep(cfg.period)
 	busy := beside.stop()

@@ -37,10 +37,7 @@ func (p *whole) routes(cfg wholeConfig) (all, public http.Handler, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	est, err := estserver.New(estserver.Config{Authority: p.authority, User: p.user, Password: p.password})
-	if err != nil {
-		return nil, nil, err
-	}
+	est := estserver.New(estserver.Config{Authority: p.authority, User: p.user, Password: p.password})
 	scep, err := scepserver.New(scepserver.Config{Authority: p.authority, Challenge: p.challenge})
 	if err != nil {
 		return nil, nil, err
