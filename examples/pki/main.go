@@ -1,14 +1,15 @@
-// Command pki puts a limiter in front of an ACME certificate authority and
-// tells how clients that are in wide use get on with it: one that waits when it
-// is told to, one that gives up, the same one held instead of refused, and
-// several at once before a signer that can do one thing at a time.
+// Command pki puts a limiter in front of a PKI whose key is in an HSM, and tells
+// what becomes of its clients: of ACME clients in wide use, one that waits when it
+// is told to and one that gives up; of each protocol, served once; and of a
+// crowd, before a signer that can do a few things at a time.
 //
 //	go run ./pki           tells the story
-//	go run ./pki -serve    keeps a whole PKI up, for clients of your own
+//	go run ./pki -serve    keeps the PKI up, for clients of your own
+//	go run ./pki -flood    measures OCSP beside a flood of enrolments
 //
-// The authority is Pebble, inside this process; everything goes over HTTPS on
-// a loopback port. What stands in front of it is in limits.go, endpoints.go
-// and site.go; README.md says why it is so.
+// All servers are inside this process, on loopback ports. What stands in front of
+// them is in wholelimits.go and sessions.go, the wiring in whole.go and
+// routes.go; README.md says why it is so.
 package main
 
 import (

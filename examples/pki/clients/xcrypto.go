@@ -1,8 +1,9 @@
 // Package clients obtains certificates with ACME clients that people really
 // run, and tells what they did on the wire to get them: which requests, how
-// many, and what they were answered.
+// many, and what they were answered. For EST, SCEP, OCSP and CRLs it has clients
+// that never try again, so that each refusal is seen.
 //
-// The clients differ most where a server refuses. That of x/crypto waits as
+// The ACME clients differ most where a server refuses. That of x/crypto waits as
 // long as it is told and goes on; lego gives the refusal to its caller.
 package clients
 
