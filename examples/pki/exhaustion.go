@@ -16,9 +16,13 @@ import (
 	"github.com/weir-go/weir/examples/pki/softhsm"
 )
 
-// impatient is how long a signature waits for a session there: not long, or the
-// crowd would have to be larger.
-const impatient = 10 * time.Millisecond
+// So many signatures are asked for at once, and each waits so long for a session:
+// more than any machine makes in that time, and longer than a busy one takes to
+// find a session that is free.
+const (
+	signatures = 4000
+	impatient  = 200 * time.Millisecond
+)
 
 // exhaustion has more signatures made at once than there are sessions. PKCS#11
 // has no queue: whoever finds no session is told so, or, as by this library,
@@ -26,7 +30,6 @@ const impatient = 10 * time.Millisecond
 // most of them wait for nothing. A guard tells those at once for whom there is no
 // place, and lets the others have a session each.
 func exhaustion(ctx context.Context, w io.Writer, hsm *softhsm.HSM) error {
-	const atOnce = 500
 	limiter, err := weir.New(crowded(wholeLimits()), append(poolSizes(hsm.Sessions()),
 		weir.WithLogger(slog.New(slog.DiscardHandler)))...)
 	if err != nil {
@@ -39,9 +42,9 @@ func exhaustion(ctx context.Context, w io.Writer, hsm *softhsm.HSM) error {
 		_, err := hsm.Key.Sign(rand.Reader, digest[:], crypto.SHA256)
 		return err
 	}
-	pool, _, first := allAtOnce(atOnce, sign)
-	fmt.Fprintf(w, "   the pool alone     %3d signed, %3d failed, each after %v: %v\n", pool, atOnce-pool, impatient, first)
-	signed, shed, first := allAtOnce(atOnce, func() error {
+	pool, _, first := allAtOnce(signatures, sign)
+	fmt.Fprintf(w, "   the pool alone     %4d signed, %4d failed, each after %v: %v\n", pool, signatures-pool, impatient, first)
+	signed, shed, first := allAtOnce(signatures, func() error {
 		release, err := guard.Acquire(ctx)
 		if err != nil {
 			return err
@@ -49,9 +52,9 @@ func exhaustion(ctx context.Context, w io.Writer, hsm *softhsm.HSM) error {
 		defer release()
 		return sign()
 	})
-	fmt.Fprintf(w, "   behind the guard   %3d signed, %3d shed at once, %d failed\n",
-		signed, shed, atOnce-signed-shed)
-	if signed+shed != atOnce {
+	fmt.Fprintf(w, "   behind the guard   %4d signed, %4d shed at once, %d failed\n",
+		signed, shed, signatures-signed-shed)
+	if signed+shed != signatures {
 		return fmt.Errorf("a signature failed behind the guard: %w", first)
 	}
 	return nil

@@ -22,7 +22,7 @@ func TestAFloodOfEnrolmentsLeavesTheHSMWholeAndOCSPAnswered(t *testing.T) {
 	warm.Close()
 	before := runtime.NumGoroutine()
 
-	hsm, err := softhsm.Open(softhsm.Config{Bits: 2048})
+	hsm, err := softhsm.Open(softhsm.Config{Bits: 2048, Wait: patient})
 	require.NoError(t, err)
 	p := openedWhole(t, signer{hsm.Key, hsm.Sessions()}, generousLimits())
 	hc := p.client("")

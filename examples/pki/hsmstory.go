@@ -5,12 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/weir-go/weir/examples/pki/softhsm"
 )
 
 const hsmOpening = `The whole PKI (ACME, EST, SCEP, OCSP, CRL) behind one limiter. Its key, RSA-%d, is in
 an HSM (SoftHSM2 through PKCS#11) with 8 sessions, and so many signatures at once.`
+
+// patient is how long a signature waits for a session where there is always one:
+// longer than it takes to notice that on a machine that is very busy.
+const patient = 10 * time.Second
 
 // hsmStory is told with a key of so many bits.
 func hsmStory(bits int) act {
@@ -25,12 +30,12 @@ func hsmStory(bits int) act {
 		}
 	}
 	return act{opening: fmt.Sprintf(hsmOpening, bits), scenes: []scene{
-		{"Each protocol once, and what the HSM signed for it.", with(eachProtocol, softhsm.Config{})},
+		{"Each protocol once, and what the HSM signed for it.", with(eachProtocol, softhsm.Config{Wait: patient})},
 		{
-			"500 signatures at once: the session pool alone, then a guard of its size before it.",
+			fmt.Sprintf("%d signatures at once: the session pool alone, then a guard of its size before it.", signatures),
 			with(exhaustion, softhsm.Config{Wait: impatient}),
 		},
-		{"A crowd at five addresses enrols at once, while OCSP is asked as ever.", with(crowdAndOCSP, softhsm.Config{})},
+		{"A crowd at five addresses enrols at once, while OCSP is asked as ever.", with(crowdAndOCSP, softhsm.Config{Wait: patient})},
 	}}
 }
 
