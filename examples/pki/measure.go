@@ -88,19 +88,22 @@ func measureOne(ctx context.Context, w io.Writer, hsm *softhsm.HSM, limits weir.
 	}
 
 	alone := p.ask(ctx, hc, cert, ocspClients, ocspPause)
-	time.Sleep(cfg.period)
+	pause(ctx, cfg.period)
 	idle := alone.stop()
 
 	before := hsm.Key.Usage()
 	crowd := p.client("")
 	defer crowd.CloseIdleConnections()
 	flooding, enrolments := p.flood(ctx, crowd, csr, cfg.flood)
-	time.Sleep(settling)
+	pause(ctx, settling)
 	beside := p.ask(ctx, hc, cert, ocspClients, ocspPause)
-	time.Sleep(cfg.period)
+	pause(ctx, cfg.period)
 	busy := beside.stop()
 	flooding()
 	failed := hsm.Key.Usage().Failed - before.Failed
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 
 	a, b := quantile(idle, 0.99), quantile(busy, 0.99)
 	if a == 0 || b == 0 {
@@ -138,12 +141,19 @@ func (p *whole) flood(ctx context.Context, hc *http.Client, csr []byte, n int) (
 				if err == nil {
 					continue
 				}
-				select {
-				case <-time.After(time.Second/2 + mathrand.N(time.Second)):
-				case <-ctx.Done():
-				}
+				pause(ctx, time.Second/2+mathrand.N(time.Second))
 			}
 		})
 	}
 	return func() { cancel(); wg.Wait() }, t
+}
+
+// pause waits for d, or less if ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-ctx.Done():
+	}
 }

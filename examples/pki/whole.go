@@ -37,7 +37,6 @@ type wholeConfig struct {
 	https  string // address for ACME and EST; "" is any port of loopback
 	http   string // address for OCSP, CRL and SCEP; likewise
 	log    *log.Logger
-	behind func(http.Handler) http.Handler // between the Limiter and the servers; nil for nothing
 }
 
 // A whole is a PKI behind one Limiter: ACME, EST, OCSP, CRL and SCEP, all on one
@@ -90,12 +89,8 @@ func openWhole(cfg wholeConfig) (_ *whole, err error) {
 	if err != nil {
 		return nil, errors.Join(err, secure.Close(), plain.Close())
 	}
-	between := func(h http.Handler) http.Handler { return h }
-	if cfg.behind != nil {
-		between = cfg.behind
-	}
-	p.serve(&http.Server{Handler: p.limited(between(both)), TLSConfig: tlsConfig, ErrorLog: cfg.log}, secure)
-	p.serve(&http.Server{Handler: p.limited(between(public)), ErrorLog: cfg.log}, plain)
+	p.serve(&http.Server{Handler: p.limited(both), TLSConfig: tlsConfig, ErrorLog: cfg.log}, secure)
+	p.serve(&http.Server{Handler: p.limited(public), ErrorLog: cfg.log}, plain)
 	return p, nil
 }
 
