@@ -10,6 +10,7 @@ require (
 	github.com/go-acme/lego/v5 v5.6.0
 	github.com/go-kit/kit v0.8.0
 	github.com/letsencrypt/pebble/v2 v2.10.3
+	github.com/mholt/acmez/v3 v3.1.7
 	github.com/micromdm/scep/v2 v2.3.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/smallstep/pkcs7 v0.2.1
