@@ -23,7 +23,7 @@ import (
 type acmeClient struct {
 	name    string
 	version func(t *testing.T) string
-	obtain  func(t *testing.T, a *authority) outcome
+	obtain  func(t *testing.T, a *acmeCA) outcome
 }
 
 // outcome is how one run of a client ended.
@@ -54,11 +54,6 @@ func moduled(path string) func(*testing.T) string {
 	return func(t *testing.T) string { return module(t, path) }
 }
 
-const (
-	busy  = http.StatusServiceUnavailable
-	often = http.StatusTooManyRequests
-)
-
 func TestWhatIsHeldOrNotLimitedEndsWell(t *testing.T) {
 	for _, s := range []struct {
 		name   string
@@ -68,7 +63,7 @@ func TestWhatIsHeldOrNotLimitedEndsWell(t *testing.T) {
 		{"one order an hour, its steps generous", limits{every: time.Hour}, 0},
 		{"held for its tokens", limits{every: 2 * time.Second, drain: once, maxWait: 10 * time.Second}, 1},
 	} {
-		eachClient(t, s.name, s.limits, func(t *testing.T, _ acmeClient, a *authority, got outcome) {
+		eachClient(t, s.name, s.limits, func(t *testing.T, _ acmeClient, a *acmeCA, got outcome) {
 			endsWell(t, got)
 			assert.Equal(t, []int{http.StatusCreated}, a.answers.to(acmeserver.PathNewOrder))
 			assert.Equal(t, s.held, a.held())
@@ -101,7 +96,7 @@ func TestAfterOneRefusal(t *testing.T) {
 		{"finalize 429 once", limits{class: weir.ClassACMEFinalize, every: soon, drain: lifted},
 			[]string{"npm acme-client", "x/crypto/acme"}},
 	} {
-		eachClient(t, s.name, s.limits, func(t *testing.T, c acmeClient, a *authority, got outcome) {
+		eachClient(t, s.name, s.limits, func(t *testing.T, c acmeClient, a *acmeCA, got outcome) {
 			require.NotZero(t, a.answers.refusals(), "nothing was refused")
 			if slices.Contains(s.goingOn, c.name) {
 				endsWell(t, got)
@@ -123,7 +118,7 @@ func TestRefusedForGoodItSaysSo(t *testing.T) {
 				return limits{every: time.Second, drain: always, status: status}
 			}
 			return limits{every: 10 * time.Minute, drain: always, status: status}
-		}, func(t *testing.T, c acmeClient, _ *authority, got outcome) {
+		}, func(t *testing.T, c acmeClient, _ *acmeCA, got outcome) {
 			require.Error(t, got.err)
 			assert.Empty(t, got.chain)
 			detail := "Too many requests. Please try again in 10 minutes."
@@ -140,11 +135,11 @@ func TestRefusedForGoodItSaysSo(t *testing.T) {
 }
 
 // eachClient runs every client against an authority of its own.
-func eachClient(t *testing.T, name string, l limits, check func(*testing.T, acmeClient, *authority, outcome)) {
+func eachClient(t *testing.T, name string, l limits, check func(*testing.T, acmeClient, *acmeCA, outcome)) {
 	eachClientUnder(t, name, func(acmeClient) limits { return l }, check)
 }
 
-func eachClientUnder(t *testing.T, name string, l func(acmeClient) limits, check func(*testing.T, acmeClient, *authority, outcome)) {
+func eachClientUnder(t *testing.T, name string, l func(acmeClient) limits, check func(*testing.T, acmeClient, *acmeCA, outcome)) {
 	t.Run(name, func(t *testing.T) {
 		for _, c := range acmeClients {
 			t.Run(c.name, func(t *testing.T) {

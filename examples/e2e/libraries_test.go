@@ -37,7 +37,7 @@ func module(t *testing.T, path string) string {
 
 // xcrypto waits for as long as it is told, again and again, until its context
 // ends. Here that happens as soon as it has read the third refusal.
-func xcrypto(t *testing.T, a *authority) outcome {
+func xcrypto(t *testing.T, a *acmeCA) outcome {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	hc := a.Client()
@@ -46,12 +46,12 @@ func xcrypto(t *testing.T, a *authority) outcome {
 	return outcome{chain: inPEM(chain), said: message(err), err: err}
 }
 
-func lego5(t *testing.T, a *authority) outcome {
+func lego5(t *testing.T, a *acmeCA) outcome {
 	chain, _, err := clients.ObtainLego(t.Context(), a.DirectoryURL, a.Client(), []string{host})
 	return outcome{chain: inPEM(chain), said: message(err), err: err}
 }
 
-func acmezLibrary(t *testing.T, a *authority) outcome {
+func acmezLibrary(t *testing.T, a *acmeCA) outcome {
 	client := acmez.Client{
 		Client:           &acmezacme.Client{Directory: a.DirectoryURL, HTTPClient: a.Client()},
 		ChallengeSolvers: map[string]acmez.Solver{acmezacme.ChallengeTypeHTTP01: unattended{}},

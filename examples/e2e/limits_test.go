@@ -9,11 +9,10 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/examples/pki/acmeserver"
 	"github.com/weir-go/weir/problem"
 )
 
-// limits says how a Limiter treats one class of ACME request, under the usual
+// limits says how a Limiter treats one class of request, under the usual
 // treatment of all others.
 type limits struct {
 	class   weir.Class    // default acme_new_order
@@ -66,60 +65,15 @@ func (l limits) narrow(e *weir.Endpoint) {
 	}
 }
 
-// config is the usual treatment of Pebble's paths, with one class under l.
-func (l limits) config() weir.Config {
-	treatment := map[weir.Class]weir.Endpoint{}
-	for _, e := range weir.PKIEndpoints() {
-		treatment[e.Class] = e
-	}
-	cfg := weir.DefaultConfig()
-	for _, at := range pebblePaths {
-		e := treatment[at.class]
-		e.Pattern = at.path
-		if at.path == l.path() {
-			l.narrow(&e)
-		}
-		cfg.Endpoints = append(cfg.Endpoints, e)
-	}
-	return cfg
-}
-
-var pebblePaths = []struct {
-	path  string
-	class weir.Class
-}{
-	{acmeserver.PathNewOrder, weir.ClassACMENewOrder},
-	{acmeserver.PathDirectory, weir.ClassACMEDirectory},
-	{acmeserver.PathNewNonce, weir.ClassACMENewNonce},
-	{acmeserver.PathNewAccount, weir.ClassACMENewAccount},
-	{acmeserver.PathAccount, weir.ClassACMEAccount},
-	{acmeserver.PathOrder, weir.ClassACMEOrder},
-	{acmeserver.PathFinalize, weir.ClassACMEFinalize},
-	{acmeserver.PathAuthz, weir.ClassACMEAuthz},
-	{acmeserver.PathChallenge, weir.ClassACMEChallenge},
-	{acmeserver.PathCertificate, weir.ClassACMECertificate},
-	{acmeserver.PathRenewalInfo, weir.ClassACMERenewalInfo},
-}
-
-// path is the path of the class, of which all requests begin with it.
-func (l limits) path() string {
-	for _, at := range pebblePaths {
-		if at.class == l.class {
-			return at.path
-		}
-	}
-	return acmeserver.PathNewOrder
-}
-
-// drained puts whoever takes the tokens in front of h, the handler of limiter,
-// for the requests that narrowed says are limited. The token goes in the same
-// instant in which the client's request comes, so that no slow start of a
-// client gives it time to be there again.
-func (l limits) drained(limiter *weir.Limiter, h http.Handler, narrowed func(*http.Request) bool) http.Handler {
+// drained puts whoever takes the tokens in front of h, for the requests that
+// narrowed says are limited. takes is a handler of the limiter before nothing,
+// to spend them by. The token goes in the same instant in which the client's
+// request comes, so that no slow start of a client gives it time to be there
+// again.
+func (l limits) drained(limiter *weir.Limiter, takes, h http.Handler, narrowed func(*http.Request) bool) http.Handler {
 	if l.drain == never {
 		return h
 	}
-	takes := limiter.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	var seen atomic.Bool
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !narrowed(r) {
@@ -128,7 +82,7 @@ func (l limits) drained(limiter *weir.Limiter, h http.Handler, narrowed func(*ht
 		}
 		first := !seen.Swap(true)
 		if first || l.drain == always {
-			other := httptest.NewRequestWithContext(r.Context(), http.MethodPost, r.URL.RequestURI(), http.NoBody)
+			other := httptest.NewRequestWithContext(r.Context(), http.MethodPost, r.URL.Path, http.NoBody)
 			other.RemoteAddr = r.RemoteAddr
 			takes.ServeHTTP(httptest.NewRecorder(), other)
 		}
@@ -142,3 +96,6 @@ func (l limits) drained(limiter *weir.Limiter, h http.Handler, narrowed func(*ht
 		}
 	})
 }
+
+// nothing is what stands behind a Limiter where only its tokens are wanted.
+var nothing = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})

@@ -17,7 +17,7 @@ import (
 const host = "host.example.test"
 
 // certbot has a log besides, to which it points whoever runs it.
-func certbot(t *testing.T, a *authority) outcome {
+func certbot(t *testing.T, a *acmeCA) outcome {
 	c := command{home: t.TempDir(), env: []string{"REQUESTS_CA_BUNDLE=" + a.trust}}
 	said, err := c.run(t.Context(), "certbot", "certonly", "--webroot", "-w", c.home, "-d", host,
 		"--server", a.DirectoryURL, "--config-dir", c.home, "--work-dir", c.home, "--logs-dir", c.home,
@@ -25,7 +25,7 @@ func certbot(t *testing.T, a *authority) outcome {
 	return outcome{read(c.home, "live", host, "fullchain.pem"), said, read(c.home, "letsencrypt.log"), err}
 }
 
-func lego4(t *testing.T, a *authority) outcome {
+func lego4(t *testing.T, a *acmeCA) outcome {
 	c := command{home: t.TempDir(), env: []string{"LEGO_CA_CERTIFICATES=" + a.trust}}
 	said, err := c.run(t.Context(), "lego", "--server", a.DirectoryURL, "--accept-tos", "--email", "ca@example.test",
 		"--path", c.home, "--http", "--http.webroot", c.home, "--domains", host, "run")
@@ -34,7 +34,7 @@ func lego4(t *testing.T, a *authority) outcome {
 
 // uacme has no option for whom to trust, so the file that its library reads is
 // another one for it: a bind mount that only its process sees.
-func uacme(t *testing.T, a *authority) outcome {
+func uacme(t *testing.T, a *acmeCA) outcome {
 	c := command{home: t.TempDir(), env: []string{"TRUST=" + a.trust}}
 	hook := c.write(t, "hook", "#!/bin/sh\n[ \"$2\" = http-01 ]\n", 0o700)
 	program := []string{"unshare", "--mount", "sh", "-c",
@@ -44,7 +44,7 @@ func uacme(t *testing.T, a *authority) outcome {
 	return outcome{chain: read(c.home, host, "cert.pem"), said: said, err: err}
 }
 
-func dehydrated(t *testing.T, a *authority) outcome {
+func dehydrated(t *testing.T, a *acmeCA) outcome {
 	c := command{home: t.TempDir()}
 	config := c.write(t, "config", strings.Join([]string{
 		"CA=" + a.DirectoryURL, "BASEDIR=" + c.home, "WELLKNOWN=" + c.home,
@@ -57,7 +57,7 @@ func dehydrated(t *testing.T, a *authority) outcome {
 }
 
 // acmeTiny prints the certificate and leaves keys to openssl.
-func acmeTiny(t *testing.T, a *authority) outcome {
+func acmeTiny(t *testing.T, a *acmeCA) outcome {
 	c := command{home: t.TempDir(), env: []string{"SSL_CERT_FILE=" + a.trust}}
 	said, err := c.all(t.Context(),
 		[]string{"openssl", "genrsa", "-out", "account.key", "2048"},
@@ -70,7 +70,7 @@ func acmeTiny(t *testing.T, a *authority) outcome {
 }
 
 // node runs the npm package acme-client; make test-e2e says where it is.
-func node(t *testing.T, a *authority) outcome {
+func node(t *testing.T, a *acmeCA) outcome {
 	c := command{home: t.TempDir(), env: []string{"NODE_PATH=" + nodeModules(), "NODE_EXTRA_CA_CERTS=" + a.trust}}
 	script, err := filepath.Abs(filepath.Join("testdata", "acme-client.js"))
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func nodeModules() string { return os.Getenv("E2E_NODE_MODULES") }
 
 // acmeSh runs acme.sh, a script that no registry has; make test-e2e says where
 // it is, if it could be had.
-func acmeSh(t *testing.T, a *authority) outcome {
+func acmeSh(t *testing.T, a *acmeCA) outcome {
 	c := command{home: t.TempDir()}
 	program := []string{os.Getenv("E2E_ACME_SH"), "--home", c.home, "--server", a.DirectoryURL, "--ca-bundle", a.trust}
 	said, err := c.all(t.Context(),

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,8 +24,8 @@ import (
 	"github.com/weir-go/weir/examples/pki/acmeserver"
 )
 
-// An authority is Pebble behind a Limiter, with a record of its answers.
-type authority struct {
+// An acmeCA is Pebble behind a Limiter, with a record of its answers.
+type acmeCA struct {
 	*acmeserver.Server
 	limiter *weir.Limiter
 	trust   string // a PEM file with the certificate of the listener
@@ -35,16 +34,16 @@ type authority struct {
 
 var silent = weir.WithLogger(slog.New(slog.DiscardHandler))
 
-// acme starts an authority with these limits for new orders until t ends.
-func acme(t *testing.T, l limits, opts ...weir.Option) *authority {
+// acme starts one with these limits for new orders until t ends.
+func acme(t *testing.T, l limits, opts ...weir.Option) *acmeCA {
 	t.Helper()
-	limiter, err := weir.New(l.config(), append(append(l.options(), silent), opts...)...)
+	limiter, err := weir.New(l.pebble(), append(append(l.options(), silent), opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = limiter.Close() })
-	a := &authority{limiter: limiter, answers: &answers{}}
+	a := &acmeCA{limiter: limiter, answers: &answers{}}
 	a.Server, err = acmeserver.Start(acmeserver.Config{Wrap: func(ca http.Handler) http.Handler {
 		limited := limiter.Handler(knownChallenges(ca))
-		return a.answers.of(l.drained(limiter, limited, func(r *http.Request) bool {
+		return a.answers.of(l.drained(limiter, limiter.Handler(nothing), limited, func(r *http.Request) bool {
 			return strings.HasPrefix(r.URL.Path, l.path())
 		}))
 	}})
@@ -85,7 +84,7 @@ func knownChallenges(ca http.Handler) http.Handler {
 }
 
 // held returns how many new orders waited for their tokens.
-func (a *authority) held() uint64 {
+func (a *acmeCA) held() uint64 {
 	for _, c := range a.limiter.Snapshot().Classes {
 		if c.Class == weir.ClassACMENewOrder {
 			return c.Held
@@ -112,60 +111,4 @@ func saveCertificate(t *testing.T, cert *x509.Certificate) string {
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
 	require.NoError(t, os.WriteFile(file, block, 0o600))
 	return file
-}
-
-// answers is a record of what a server answered, by path.
-type answers struct {
-	mu  sync.Mutex
-	all []answer
-}
-
-type answer struct {
-	path   string
-	status int
-}
-
-// of records the answers of h as its client sees them. It buffers them: these
-// servers do not stream.
-func (a *answers) of(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rec := httptest.NewRecorder()
-		h.ServeHTTP(rec, r)
-		a.mu.Lock()
-		a.all = append(a.all, answer{r.URL.Path, rec.Code})
-		a.mu.Unlock()
-		maps.Copy(w.Header(), rec.Header())
-		w.WriteHeader(rec.Code)
-		_, _ = w.Write(rec.Body.Bytes())
-	})
-}
-
-// to returns the statuses of the answers at paths with this prefix, in order.
-func (a *answers) to(prefix string) []int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var statuses []int
-	for _, one := range a.all {
-		if strings.HasPrefix(one.path, prefix) {
-			statuses = append(statuses, one.status)
-		}
-	}
-	return statuses
-}
-
-// refusals returns how many answers were 429 or 503.
-func (a *answers) refusals() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	n := 0
-	for _, one := range a.all {
-		if refused(one.status) {
-			n++
-		}
-	}
-	return n
-}
-
-func refused(status int) bool {
-	return status == often || status == busy
 }
