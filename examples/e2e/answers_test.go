@@ -22,8 +22,9 @@ type answers struct {
 }
 
 type answer struct {
-	path   string
-	status int
+	method, path string
+	operation    string // of SCEP
+	status       int
 }
 
 // of records the answers of h as its client sees them. It buffers them: these
@@ -33,7 +34,7 @@ func (a *answers) of(h http.Handler) http.Handler {
 		rec := httptest.NewRecorder()
 		h.ServeHTTP(rec, r)
 		a.mu.Lock()
-		a.all = append(a.all, answer{r.URL.Path, rec.Code})
+		a.all = append(a.all, answer{r.Method, r.URL.Path, r.URL.Query().Get("operation"), rec.Code})
 		a.mu.Unlock()
 		maps.Copy(w.Header(), rec.Header())
 		w.WriteHeader(rec.Code)
@@ -52,6 +53,19 @@ func (a *answers) to(prefix string) []int {
 		}
 	}
 	return statuses
+}
+
+// enrolments returns the methods by which SCEP's PKIOperation was asked for.
+func (a *answers) enrolments() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var methods []string
+	for _, one := range a.all {
+		if one.operation == "PKIOperation" {
+			methods = append(methods, one.method)
+		}
+	}
+	return methods
 }
 
 // refusals returns how many answers were 429 or 503.

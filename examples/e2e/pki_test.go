@@ -20,6 +20,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/smallstep/pkcs7"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir"
@@ -41,7 +42,7 @@ const (
 type pki struct {
 	*authority.Authority
 	plain, secure string
-	dir           string // has root.pem, issuer.pem and a server's host.pem and host.key
+	dir           string // has root.pem, issuer.pem, ra.pem of SCEP, and a server's host.pem and host.key
 	answers       *answers
 }
 
@@ -86,6 +87,7 @@ func (p *pki) handlers(t *testing.T) map[weir.Class]http.Handler {
 	require.NoError(t, err)
 	scep, err := scepserver.New(scepserver.Config{Authority: p.Authority, Challenge: challenge})
 	require.NoError(t, err)
+	p.save(t, "ra.pem", "CERTIFICATE", registrar(t, scep).Raw)
 	return map[weir.Class]http.Handler{
 		weir.ClassOCSP:      p.OCSP("/ocsp"),
 		weir.ClassCRL:       p.CRL(),
@@ -95,6 +97,16 @@ func (p *pki) handlers(t *testing.T) map[weir.Class]http.Handler {
 		classCaps:           scep,
 		classCA:             scep,
 	}
+}
+
+// registrar asks a SCEP server whom requests are encrypted for.
+func registrar(t *testing.T, scep http.Handler) *x509.Certificate {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	scep.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, scepserver.Path+"?operation=GetCACert", nil))
+	bundle, err := pkcs7.Parse(rec.Body.Bytes())
+	require.NoError(t, err)
+	return bundle.Certificates[0]
 }
 
 // classOf tells classes apart here, so that SCEP's, which its query decides,
