@@ -8,7 +8,7 @@ MODULES      = . examples
 FUZZTIME    ?= 20s
 BENCHTIME   ?= 1s
 
-.PHONY: demo pki login test redis hsm test-quick lint bench bench-correct fuzz soak
+.PHONY: demo pki login test redis hsm test-quick lint bench bench-correct fuzz soak test-e2e
 
 demo:
 	cd examples && $(GO) run ./quickstart
@@ -41,6 +41,10 @@ hsm:
 		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
 		{ apt-get install -y -qq softhsm2 gcc libc6-dev || { apt-get update -qq && apt-get install -y -qq softhsm2 gcc libc6-dev; }; } >/dev/null; } || \
 		{ echo "the PKI example needs SoftHSM2 and a C compiler: apt-get install softhsm2 gcc libc6-dev"; exit 1; }
+
+# Real clients against a PKI that refuses them; see docs/pki.md.
+test-e2e:
+	@GO="$(GO)" examples/e2e/run.sh
 
 test-quick:
 	$(GO) test ./...

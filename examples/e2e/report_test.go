@@ -54,6 +54,9 @@ func lineWith(said string, words ...string) string {
 // names, or printed.
 func TestMain(m *testing.M) {
 	quiet()
+	if os.Getenv("E2E_ACME_SH") == "" {
+		tell("acme.sh", "", "all", "not run: the script was not to be had")
+	}
 	code := m.Run()
 	out := os.Stdout
 	if name := os.Getenv("E2E_TABLE"); name != "" {
