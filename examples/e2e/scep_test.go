@@ -63,6 +63,19 @@ func TestScepclientTakesARefusedGetCACapsForNoCapabilities(t *testing.T) {
 	}
 }
 
+func TestStrongSwanIsRefusedTheCACertificates(t *testing.T) {
+	for _, status := range []int{often, busy} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
+			p := open(t, limits{class: classCA, every: time.Hour, drain: always, status: status})
+			said, err := command{home: p.dir}.run(t.Context(), "pki", "--scepca", "--url", p.plain+scepserver.Path, "--caout", "ca.pem", "--raout", "ca-ra.pem")
+			tell("strongSwan pki --scepca", debian(t, "strongswan-pki"), fmt.Sprintf("SCEP %s %d", classCA, status), ended(lineWith(said, "response: HTTP"), err))
+			require.Error(t, err)
+			assert.Contains(t, said, fmt.Sprint("response: HTTP ", status))
+		})
+	}
+}
+
 // strongSwan is tried with refusals only: version 5.9.8 refuses AES although
 // the server offers it, and what it makes of the answer with DES3 ends in an
 // error of its own.
