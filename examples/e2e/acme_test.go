@@ -104,6 +104,9 @@ func TestAfterOneRefusal(t *testing.T) {
 			[]string{"npm acme-client", "x/crypto/acme"}},
 		{"finalize 429 once", limits{class: weir.ClassACMEFinalize, every: soon, drain: lifted},
 			[]string{"npm acme-client", "x/crypto/acme"}},
+		// What a guard does when the signer is busy.
+		{"finalize 503 once", limits{class: weir.ClassACMEFinalize, every: soon, drain: lifted, status: busy},
+			[]string{"npm acme-client", "x/crypto/acme", "acme.sh", "acmez"}},
 	} {
 		eachClient(t, s.name, s.limits, func(t *testing.T, c acmeClient, a *acmeCA, got outcome) {
 			require.NotZero(t, a.answers.refusals(), "nothing was refused")
