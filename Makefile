@@ -8,7 +8,7 @@ MODULES      = . examples
 FUZZTIME    ?= 20s
 BENCHTIME   ?= 1s
 
-.PHONY: demo pki login test redis hsm test-quick lint bench bench-correct fuzz soak test-e2e
+.PHONY: demo pki login hsm redis test test-quick test-e2e lint bench bench-correct fuzz soak
 
 demo:
 	cd examples && $(GO) run ./quickstart
