@@ -293,22 +293,57 @@ type DelayConfig struct {
 	MaxPerAddress int `json:"max_per_address" yaml:"max_per_address" toml:"max_per_address"`
 }
 
-// GuardConfig is one in-flight guard (requirements G1–G4).
+// GuardConfig is one in-flight guard (requirements G1–G9).
 type GuardConfig struct {
 	// MaxInFlight is how many hold a slot at once. 0 takes the size of the
 	// protected pool from [WithPoolSize].
 	MaxInFlight int `json:"max_in_flight" yaml:"max_in_flight" toml:"max_in_flight"`
-	// MaxQueue is how many more may wait, first come first served. 0 means the
-	// default, 64; a class that is not to wait says so with its Mode.
+	// MaxQueue is how many more may wait in each lane. 0 means the default, 64; a
+	// class that is not to wait says so with its Mode.
 	MaxQueue int `json:"max_queue" yaml:"max_queue" toml:"max_queue"`
-	// AcquireTimeout is how long one waits at most, and the Retry-After of those
-	// that are shed. 0 means the default, 5s. A client that leaves is noticed at
+	// AcquireTimeout is how long one waits at most. 0 means the default, 5s. A
+	// request that would wait for longer, as far as can be told from how quickly
+	// the queue moves, is shed when it comes. A client that leaves is noticed at
 	// once if its body is no longer than 64 KiB, over HTTP/1.1; else when the wait
 	// is over.
 	AcquireTimeout Duration `json:"acquire_timeout" yaml:"acquire_timeout" toml:"acquire_timeout"`
-	// BackendShare is the percentage of slots that one backend may hold. Not
-	// available in this version: must be 0.
+	// BackendShare is the percentage of slots that one backend may hold, rounded
+	// down, at least one slot; a request above it is shed at once (requirement
+	// G5). [Endpoint].Backend and [Guard.AcquireFor] say which backend work is
+	// for; work that names none is not counted. 1 to 100. 0 means 75 if endpoints
+	// name more than one backend behind the guard, else 100, which is no bound.
 	BackendShare int `json:"backend_share" yaml:"backend_share" toml:"backend_share"`
+	// Discipline says who is served when a slot comes free. "fair" (default):
+	// clients take turns, each in the order of its requests; when the queue is
+	// full, a client with two waiting requests less takes the place of the newest
+	// of the one that has most. "newest_first": who came last, and when the queue
+	// is full the oldest goes; under overload few wait long and many in vain.
+	// "controlled_delay": fair, until the queue has not been empty for a while;
+	// then newest first, and waiting for no longer than work usually takes.
+	Discipline string `json:"discipline,omitempty" yaml:"discipline,omitempty" toml:"discipline,omitempty"`
+	// Lanes give groups of classes a queue of their own and slots that others
+	// cannot take (requirement G9), by name. Classes in no lane share one that is
+	// called default, as does work without a class. Default none. A lane that
+	// holds less than its reserve is served first; what is not reserved goes to
+	// the lane that holds least.
+	Lanes map[string]LaneConfig `json:"lanes,omitempty" yaml:"lanes,omitempty" toml:"lanes,omitempty"`
+}
+
+// LaneConfig is a part of a guard for some classes.
+type LaneConfig struct {
+	// Classes are those of the lane. A class is in one lane at most.
+	Classes []Class `json:"classes" yaml:"classes" toml:"classes"`
+	// Reserve is how many slots only this lane may take. Default 0. All reserves
+	// of a guard together must leave one slot. If the pool of [WithPoolSize] has
+	// no room for them they are cut, which is logged.
+	Reserve int `json:"reserve,omitempty" yaml:"reserve,omitempty" toml:"reserve,omitempty"`
+	// MaxQueue is how many may wait in the lane. 0 means the guard's MaxQueue.
+	MaxQueue int `json:"max_queue,omitempty" yaml:"max_queue,omitempty" toml:"max_queue,omitempty"`
+	// MaxShare is the percentage of slots that the lane may hold, rounded down, at
+	// least one slot. 0 means 100.
+	MaxShare int `json:"max_share,omitempty" yaml:"max_share,omitempty" toml:"max_share,omitempty"`
+	// Discipline replaces the guard's. "" means the guard's.
+	Discipline string `json:"discipline,omitempty" yaml:"discipline,omitempty" toml:"discipline,omitempty"`
 }
 
 // HeadersConfig says which rate-limit headers responses carry (requirement
@@ -424,6 +459,14 @@ func (c Config) clone() Config {
 	}
 	c.Windows.Exclude = slices.Clone(c.Windows.Exclude)
 	c.Guards = maps.Clone(c.Guards)
+	for name, g := range c.Guards {
+		g.Lanes = maps.Clone(g.Lanes)
+		for name, lane := range g.Lanes {
+			lane.Classes = slices.Clone(lane.Classes)
+			g.Lanes[name] = lane
+		}
+		c.Guards[name] = g
+	}
 	c.Shadow = slices.Clone(c.Shadow)
 	return c
 }

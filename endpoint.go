@@ -67,7 +67,11 @@ type Endpoint struct {
 	Cost float64 `json:"cost,omitempty" yaml:"cost,omitempty" toml:"cost,omitempty"`
 	// Guard names the guard in Config.Guards; empty: none.
 	Guard string `json:"guard,omitempty" yaml:"guard,omitempty" toml:"guard,omitempty"`
-	Mode  Mode   `json:"mode,omitempty" yaml:"mode,omitempty" toml:"mode,omitempty"` // default "wait"
+	// Backend names what the guard's slot is used for, such as one of several
+	// HSMs behind the same guard, of which each may hold a part of the slots (see
+	// [GuardConfig].BackendShare). Empty: it is not counted.
+	Backend string `json:"backend,omitempty" yaml:"backend,omitempty" toml:"backend,omitempty"`
+	Mode    Mode   `json:"mode,omitempty" yaml:"mode,omitempty" toml:"mode,omitempty"` // default "wait"
 	// MaxWait replaces the tiers' MaxWait for this class; nil inherits it.
 	MaxWait *Duration `json:"max_wait,omitempty" yaml:"max_wait,omitempty" toml:"max_wait,omitempty"`
 	// Limits gives the class buckets of its own in the tiers it names, instead
@@ -117,7 +121,7 @@ func (e Endpoint) sameBut(f Endpoint) bool {
 		}
 	}
 	sameWait := e.MaxWait == f.MaxWait || e.MaxWait != nil && f.MaxWait != nil && *e.MaxWait == *f.MaxWait
-	return sameWait && e.Status == f.Status && e.Renewals == f.Renewals && e.Class == f.Class && e.Kind == f.Kind && e.Cost == f.Cost && e.Guard == f.Guard && e.Mode == f.Mode && e.Auth == f.Auth && e.Disown == f.Disown
+	return sameWait && e.Status == f.Status && e.Renewals == f.Renewals && e.Class == f.Class && e.Kind == f.Kind && e.Cost == f.Cost && e.Guard == f.Guard && e.Backend == f.Backend && e.Mode == f.Mode && e.Auth == f.Auth && e.Disown == f.Disown
 }
 
 // classPolicy is everything a request of one class needs to know, resolved
@@ -132,6 +136,7 @@ type classPolicy struct {
 	windows windowUses
 	guard   *Guard
 	mode    Mode
+	backend string // behind the guard
 	auth    string // where its credential is
 	disown  bool   // look at the answers
 	status  int    // of a refusal by a tier or window

@@ -138,14 +138,14 @@ func (l *Limiter) Reload(cfg Config) error {
 	l.configure(p)
 	l.configureLocks(p)
 	for name, g := range p.guards {
-		g.gate.Resize(p.guardSize[name], p.cfg.Guards[name].MaxQueue)
+		g.gate.Configure(p.guardPolicies[name].size)
 	}
 	if l.shared != nil {
 		l.shared.SetPass(p.cfg.Store.OnError == "allow")
 	}
 	l.policy.Store(p)
 	l.dropScopes(p)
-	for _, a := range cfg.Advise() {
+	for _, a := range append(cfg.Advise(), p.advice...) {
 		l.log.Warn("weir: advice", "field", a.Path, "advice", a.Text)
 	}
 	return nil

@@ -54,8 +54,9 @@ type classCounts struct {
 	renewals               [len(renewalOutcomes)]counter
 }
 
-// shedReasons are the guard's reasons (requirement G3), in the order of shed.
-var shedReasons = [...]string{problem.ReasonQueueFull, problem.ReasonTimeout, problem.ReasonCanceled}
+// shedReasons are the guard's reasons (requirements G3, G5, G8), in the order of
+// shed and of shedErrors.
+var shedReasons = [...]string{problem.ReasonQueueFull, problem.ReasonTimeout, problem.ReasonCanceled, problem.ReasonDeadline, problem.ReasonBackendShare}
 
 // newCounts makes the counters that need no configuration. They are exported
 // from the start, at zero: an alert on the increase of a series does not see the
@@ -122,6 +123,8 @@ var series = []struct {
 	{"hsm_guard_rejected_total", "Requests shed by a guard.", false, []string{"endpoint", "reason"}},
 	{"hsm_guard_in_flight", "Slots held now.", true, []string{"guard"}},
 	{"hsm_guard_queue_depth", "Requests waiting for a slot now.", true, []string{"guard"}},
+	{"hsm_guard_lane_in_flight", "Slots held now by a lane.", true, []string{"guard", "lane"}},
+	{"hsm_guard_lane_queue_depth", "Requests waiting for a slot now in a lane.", true, []string{"guard", "lane"}},
 	{"auth_failures_total", "Failed attempts counted, by what they were counted for.", false, []string{"scope"}},
 	{"auth_lockouts_total", "Locks that started.", false, []string{"scope"}},
 	{"auth_refused_total", "Attempts refused, or their outcome withheld, by the longest lock.", false, []string{"scope"}},
@@ -195,6 +198,12 @@ func (l *Limiter) gather(emit func(name string, value float64, labels ...string)
 	for name, g := range p.guards {
 		emit("hsm_guard_in_flight", float64(g.gate.InFlight()), name)
 		emit("hsm_guard_queue_depth", float64(g.gate.Queued()), name)
+		for _, ln := range g.gate.Lanes() {
+			if lane, has := laneName(p, name, ln.Lane); has {
+				emit("hsm_guard_lane_in_flight", float64(ln.InFlight), name, lane)
+				emit("hsm_guard_lane_queue_depth", float64(ln.Queued), name, lane)
+			}
+		}
 	}
 }
 

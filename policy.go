@@ -32,9 +32,10 @@ type policy struct {
 	lock      *lockPolicy    // nil: no auth lock
 	exclude   *http.ServeMux // outside the keyed windows; nil: nothing is
 	guards    map[string]*Guard
-	guardWait map[string]time.Duration
-	guardSize map[string]int
 	writers   map[Kind]problem.Writer
+
+	guardPolicies map[string]*guardPolicy
+	advice        []Advice // about what only the options say
 }
 
 // scope is one table of buckets in the store.
@@ -56,7 +57,7 @@ func (id *identities) hasAddr(who *asker) bool {
 
 // compile turns a Config into a policy, or reports every fault in it.
 func (l *Limiter) compile(given Config) (*policy, error) {
-	p := &policy{given: given.clone(), guards: map[string]*Guard{}, guardWait: map[string]time.Duration{}, guardSize: map[string]int{}}
+	p := &policy{given: given.clone(), guards: map[string]*Guard{}, guardPolicies: map[string]*guardPolicy{}}
 	if !given.Enabled {
 		return p, nil
 	}
@@ -88,8 +89,7 @@ func (l *Limiter) compile(given Config) (*policy, error) {
 		_ = register(p.exclude, "/")
 	}
 	for name, g := range p.cfg.Guards {
-		p.guards[name], p.guardWait[name] = l.guardNamed(name), time.Duration(g.AcquireTimeout)
-		p.guardSize[name] = cmp.Or(g.MaxInFlight, sizes[name])
+		p.compileGuard(l.guardNamed(name), g, sizes[name])
 	}
 	p.compileClasses(l)
 	return p, nil
@@ -296,7 +296,8 @@ func (l *Limiter) compileTier(cfg *Config, name string) *tier {
 func (p *policy) compileClass(l *Limiter, tiers map[string]*tier, e Endpoint) *classPolicy {
 	cfg := &p.cfg
 	c := &classPolicy{name: e.Class, kind: e.Kind, mode: e.Mode, count: l.counts.class(e.Class)}
-	c.guard, c.auth, c.disown, c.status = p.guards[e.Guard], e.Auth, e.Disown, cmp.Or(e.Status, http.StatusTooManyRequests)
+	c.guard, c.backend = p.guards[e.Guard], e.Backend
+	c.auth, c.disown, c.status = e.Auth, e.Disown, cmp.Or(e.Status, http.StatusTooManyRequests)
 	c.exempt = slices.Contains(cfg.Exempt.Classes, e.Class)
 	if c.kind == KindACME {
 		c.unfinished = countIn(l.counts, c.count.throttled, tierUnfinished)

@@ -59,11 +59,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Store.Redis.KeyPrefix, d.Store.Redis.KeyPrefix)
 	orDefault(&c.Store.Redis.ConnectTimeout, d.Store.Redis.ConnectTimeout)
 	orDefault(&c.Store.Redis.CommandTimeout, d.Store.Redis.CommandTimeout)
-	for name, g := range c.Guards {
-		orDefault(&g.MaxQueue, 64)
-		orDefault(&g.AcquireTimeout, Duration(5e9))
-		c.Guards[name] = g
-	}
+	c.guardDefaults()
 	for i := range c.Endpoints {
 		orDefault(&c.Endpoints[i].Kind, KindAPI)
 		orDefault(&c.Endpoints[i].Mode, ModeWait)
@@ -510,27 +506,6 @@ func (c *Config) validateWindows(f *faults) {
 			path = fmt.Sprintf("windows.exclude[%d]", i)
 			return path, path
 		})
-	}
-}
-
-func (c *Config) validateGuards(f *faults) {
-	for _, name := range slices.Sorted(maps.Keys(c.Guards)) {
-		g, path := c.Guards[name], "guards."+name
-		if !wordPattern.MatchString(name) {
-			f.add(path, nil, ReasonInvalid, "name it with lower-case letters, digits and _, starting with a letter, at most 64")
-		}
-		if g.MaxInFlight < 0 {
-			f.add(path+".max_in_flight", g.MaxInFlight, ReasonOutOfRange, "write how many may be at work at once, or 0 for the pool's size")
-		}
-		if g.MaxQueue < 0 {
-			f.add(path+".max_queue", g.MaxQueue, ReasonOutOfRange, "write how many may wait; 0 means 64; for none, give the class mode: fail")
-		}
-		if g.AcquireTimeout < 0 {
-			f.add(path+".acquire_timeout", g.AcquireTimeout, ReasonOutOfRange, "write how long one may wait, such as 5s; 0 means 5s; for not at all, give the class mode: fail")
-		}
-		if g.BackendShare != 0 {
-			f.add(path+".backend_share", g.BackendShare, ReasonUnsupported, "this version has no backend shares yet: leave it out")
-		}
 	}
 }
 

@@ -58,6 +58,11 @@ func soundOptions() []Option {
 
 func noRenewal(context.Context, Renewal) bool { return false }
 
+// lanes gives the guard of soundConfig lanes.
+func lanes(list map[string]LaneConfig) func(*Config) {
+	return func(c *Config) { c.Guards["hsm"] = GuardConfig{MaxInFlight: 4, Lanes: list} }
+}
+
 func noKey(*http.Request) (string, bool) { return "", false }
 
 // gives claims that err holds exactly the faults, in that order.
@@ -267,10 +272,8 @@ var faultCases = slices.Concat(
 
 		{"what this version does not have", func(c *Config) {
 			c.Tiers.Custom[0].Audit, c.Tiers.Custom[0].Liveness = true, true
-			c.Guards["hsm"] = GuardConfig{MaxInFlight: 4, BackendShare: 75}
 		}, []fault{
-			{"tiers.custom[0].audit", ReasonUnsupported, "leave it false"}, {"tiers.custom[0].liveness", ReasonUnsupported, "leave it false"},
-			{"guards.hsm.backend_share", ReasonUnsupported, "leave it out"}}},
+			{"tiers.custom[0].audit", ReasonUnsupported, "leave it false"}, {"tiers.custom[0].liveness", ReasonUnsupported, "leave it false"}}},
 
 		{"windows of no use", func(c *Config) {
 			c.Windows = WindowsConfig{Enabled: true, Window: Duration(time.Second - 1), PerSubject: -1, PerAddress: 0, Process: -1, Exclude: []string{"", "GET /a", "GET /a", "{"}}
@@ -311,7 +314,29 @@ var faultCases = slices.Concat(
 			c.Guards["hsm"] = GuardConfig{MaxInFlight: -1, MaxQueue: -1, AcquireTimeout: -1, BackendShare: -1}
 		}, []fault{
 			{"guards.hsm.max_in_flight", ReasonOutOfRange, "0 for the pool's size"}, {"guards.hsm.max_queue", ReasonOutOfRange, "mode: fail"},
-			{"guards.hsm.acquire_timeout", ReasonOutOfRange, "mode: fail"}, {"guards.hsm.backend_share", ReasonUnsupported, "leave it out"}}},
+			{"guards.hsm.acquire_timeout", ReasonOutOfRange, "mode: fail"}, {"guards.hsm.backend_share", ReasonOutOfRange, "1 to 100"}}},
+		{"a backend that may hold more than all", func(c *Config) { c.Guards["hsm"] = GuardConfig{MaxInFlight: 4, BackendShare: 101} }, []fault{
+			{"guards.hsm.backend_share", ReasonOutOfRange, "1 to 100"}}},
+		{"a discipline that is none", func(c *Config) { c.Guards["hsm"] = GuardConfig{MaxInFlight: 4, Discipline: "lifo"} }, []fault{
+			{"guards.hsm.discipline", ReasonUnknown, "controlled_delay, fair, newest_first"}}},
+		{"lanes that make no sense by themselves", lanes(map[string]LaneConfig{
+			"Fast": {Classes: []Class{"order"}}, "default": {Classes: []Class{"other"}}, "empty": {},
+			"wild": {Classes: []Class{"nobody"}, Reserve: -1, MaxQueue: -1, MaxShare: 101, Discipline: "lifo"},
+		}), []fault{
+			{"guards.hsm.lanes.Fast", ReasonInvalid, "lower-case"}, {"guards.hsm.lanes.default", ReasonConflict, "another word"},
+			{"guards.hsm.lanes.empty.classes", ReasonMissing, "list the classes"},
+			{"guards.hsm.lanes.wild.classes[0]", ReasonUnknown, "name a class"}, {"guards.hsm.lanes.wild.reserve", ReasonOutOfRange, "keeps none"},
+			{"guards.hsm.lanes.wild.max_queue", ReasonOutOfRange, "as many as in the guard"}, {"guards.hsm.lanes.wild.max_share", ReasonOutOfRange, "0 means 100"},
+			{"guards.hsm.lanes.wild.discipline", ReasonUnknown, "controlled_delay, fair, newest_first"}}},
+		{"a class in two lanes, and twice in one", lanes(map[string]LaneConfig{
+			"a": {Classes: []Class{"order", "order"}}, "b": {Classes: []Class{"order"}},
+		}), []fault{{"guards.hsm.lanes.a.classes[1]", ReasonConflict, "lane a already"}, {"guards.hsm.lanes.b.classes[0]", ReasonConflict, "lane a already"}}},
+		{"reserves that leave nothing for the rest", lanes(map[string]LaneConfig{
+			"a": {Classes: []Class{"order"}, Reserve: 2}, "b": {Classes: []Class{"other"}, Reserve: 2},
+		}), []fault{{"guards.hsm.lanes", ReasonConflict, "4 of 4 slots are reserved"}}},
+		{"a reserve above the lane's own share", lanes(map[string]LaneConfig{
+			"a": {Classes: []Class{"order"}, Reserve: 3, MaxShare: 50},
+		}), []fault{{"guards.hsm.lanes.a.reserve", ReasonConflict, "lets the lane hold 2"}}},
 
 		{"rate-limit headers now and then", func(c *Config) { c.Headers.RateLimit = "sometimes" }, []fault{{"headers.rate_limit", ReasonUnknown, "off, rejected or always"}}},
 		{"a negative jitter", func(c *Config) { c.RetryJitter = -0.1 }, []fault{{"retry_jitter", ReasonOutOfRange, "0 to 0.5"}}},

@@ -103,6 +103,7 @@ type Info struct {
 	Source  string       // where Addr comes from: peer, xff, xrealip, forwarded, leftmost, single
 	Class   Class        // "" if the request has none
 	Account string       // as claimed, or as set by SetAccount; "" if none
+	Backend string       // of the class, as its Endpoint says; "" if none
 	// Tier is the tier or window with the fewest requests left when the
 	// request was admitted; "" if it met none. Remaining is what was then left
 	// in it, of Burst.
@@ -127,7 +128,7 @@ func FromContext(ctx context.Context) (info Info, ok bool) {
 		info.Tier = v.tightest.tier.name
 	}
 	if v.c != nil {
-		info.Class = v.c.name
+		info.Class, info.Backend = v.c.name, v.c.backend
 	}
 	return info, true
 }
