@@ -118,11 +118,11 @@ func (l *Limiter) judge(t *transit, b *basket) bool {
 	if len(b.checks) == 0 {
 		return t.through(&c.count.admitted)
 	}
-	v := l.decide(t.r, p, c, b)
+	v := l.decide(t.w, t.r, p, c, b)
 	if renewal && !v.Admitted() && b.uses[v.Refused] == c.renewal { // others were quicker: an order like any other
 		b.checks, b.uses = b.checks[:account], b.uses[:account]
 		b.addAccount(c, key)
-		v = l.decide(t.r, p, c, b)
+		v = l.decide(t.w, t.r, p, c, b)
 	}
 	l.countShadows(c, b)
 	if !v.Admitted() {

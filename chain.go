@@ -13,6 +13,7 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 	if l.isBare() {
 		return next
 	}
+	l.adviseTimeout(next)
 	return &chain{l: l, next: next, stages: allStages}
 }
 
@@ -28,6 +29,7 @@ func (l *Limiter) Protect(class Class, next http.Handler) http.Handler {
 	if l.isBare() {
 		return next
 	}
+	l.adviseTimeout(next)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p := l.policy.Load(); p.on && p.classes[class] == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"slices"
 	"time"
 
@@ -158,7 +159,9 @@ func shedError(reason int, err error) error {
 //
 // Work that goes on after next has returned, as it does behind
 // [http.TimeoutHandler], has no slot any more, unless a Handler of the same
-// Guard stands next to it too.
+// Guard stands next to it too: one slot is then held until both have returned.
+// [Limiter.Handler] logs an advice where it finds a TimeoutHandler right inside
+// and no Guard has been asked for. Outside the Limiter it does no harm.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	if g.gate == nil {
 		return next
@@ -314,6 +317,22 @@ func (g *Guard) retryAfter(k *gate.Kind, timeout time.Duration) time.Duration {
 }
 
 const maxRetryAfter = time.Minute
+
+var timeoutHandler = reflect.TypeOf(http.TimeoutHandler(nil, 0, ""))
+
+// adviseTimeout looks for a http.TimeoutHandler right inside the chain: it answers
+// while the work behind it goes on, without the slot that was for it. Where the
+// program has asked for a Guard before, it may stand next to the work already.
+func (l *Limiter) adviseTimeout(next http.Handler) {
+	if reflect.TypeOf(next) != timeoutHandler {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.policy.Load(); len(p.guards) > 0 && len(l.wiredGuards) == 0 {
+		l.log.Warn("weir: advice", "field", "guards", "advice", "a http.TimeoutHandler stands inside the Limiter: work goes on after it has answered, and its slot is free by then; put it outside, or the Handler of Limiter.Guard next to the work")
+	}
+}
 
 // guardNamed returns the one Guard of that name, making it if need be. l.mu is
 // held.

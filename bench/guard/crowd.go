@@ -50,6 +50,7 @@ type scenario struct {
 type client struct {
 	stream  *stream
 	flow    int
+	id      time.Duration // below grid
 	at      time.Duration
 	service time.Duration
 
@@ -81,7 +82,23 @@ func (s *scenario) clients() (all []*client) {
 		}
 	}
 	slices.SortFunc(all, func(a, b *client) int { return int(a.at - b.at) })
+	for i, c := range all {
+		c.id = time.Duration(i)
+		c.at = c.next(c.at)
+	}
+	slices.SortFunc(all, func(a, b *client) int { return int(a.at - b.at) })
 	return all
+}
+
+// grid keeps the clients apart: whatever client i does, it does at a time that is
+// i modulo grid. Without that now and then somebody arrives in the very
+// nanosecond in which a slot comes free, and who is first then changes from run to
+// run. There are fewer clients than that.
+const grid = time.Duration(1 << 16)
+
+// next is the first time from t on that belongs to the client.
+func (c *client) next(t time.Duration) time.Duration {
+	return t + (c.id-t%grid+grid)%grid
 }
 
 // run sends the crowd through a door, in a bubble.
@@ -100,15 +117,18 @@ func (s *scenario) run(t *testing.T, d door) (all []*client) {
 	return all
 }
 
+// whole makes a duration a multiple of grid.
+func whole(d time.Duration) time.Duration { return d / grid * grid }
+
 func (s *scenario) visit(c *client, d door, enter func(context.Context, *client) (func(), error), start time.Time) {
 	ctx, cancel := context.Background(), func() {}
 	switch {
 	case c.stream.unseen:
 	case d.told:
-		ctx, cancel = context.WithTimeout(ctx, c.stream.patience)
+		ctx, cancel = context.WithTimeout(ctx, whole(c.stream.patience))
 	default:
 		ctx, cancel = context.WithCancel(ctx)
-		leaves := time.AfterFunc(c.stream.patience, cancel)
+		leaves := time.AfterFunc(whole(c.stream.patience), cancel)
 		defer leaves.Stop()
 	}
 	defer cancel()
@@ -125,7 +145,7 @@ func (s *scenario) visit(c *client, d door, enter func(context.Context, *client)
 	if from, to := s.length/3, 2*s.length/3; c.stream.hangs && now >= from && now < to {
 		work = to - now + c.service
 	}
-	time.Sleep(work)
+	time.Sleep(c.next(now+work) - now)
 	if c.after = time.Since(start) - c.at; c.after <= c.stream.patience {
 		c.served = true
 	}
@@ -152,7 +172,7 @@ func gateDoor(name string, order gate.Order, flows bool) door {
 			}
 		}
 		return func(ctx context.Context, c *client) (func(), error) {
-			w := gate.Work{Kind: kinds[c.stream], MaxWait: s.timeout}
+			w := gate.Work{Kind: kinds[c.stream], MaxWait: whole(s.timeout)}
 			if flows {
 				w.Flow = gate.Flow{0: byte(c.flow >> 8), 1: byte(c.flow)}
 			}

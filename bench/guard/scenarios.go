@@ -17,7 +17,7 @@ func doors() []door {
 		{name: "semaphore", open: func(s *scenario) func(context.Context, *client) (func(), error) {
 			sem := semaphore.NewWeighted(int64(s.sessions))
 			return func(ctx context.Context, _ *client) (func(), error) {
-				ctx, cancel := context.WithTimeout(ctx, s.timeout)
+				ctx, cancel := context.WithTimeout(ctx, whole(s.timeout))
 				defer cancel()
 				if err := sem.Acquire(ctx, 1); err != nil {
 					return nil, err
