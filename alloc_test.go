@@ -43,6 +43,9 @@ func TestAllocsOfARequest(t *testing.T) {
 	overrides.Tiers.PerAccount.Overrides = map[string]Limit{"somebody": {roomy, roomy}}
 	shadow := tiers(spent, spent, spent)
 	shadow.Shadow = []string{TierGlobal, TierPerIP, TierPerAccount}
+	guarded := tiers(roomy, roomy, roomy)
+	guarded.Endpoints[0].Guard, guarded.Endpoints[0].Backend = "hsm", "left"
+	guarded.Guards = map[string]GuardConfig{"hsm": {MaxInFlight: 8, BackendShare: 50, Lanes: map[string]LaneConfig{"orders": {Classes: []Class{"order"}, Reserve: 2}}}}
 	disabled := Config{}
 
 	for _, tc := range []struct {
@@ -59,6 +62,7 @@ func TestAllocsOfARequest(t *testing.T) {
 		{"admitted behind a trusted proxy", proxied, "/acme/new-order", 200, 2},
 		{"admitted with overrides", overrides, "/acme/new-order", 200, 2},
 		{"admitted by tiers in shadow", shadow, "/acme/new-order", 200, 2},
+		{"admitted with a slot of a lane, for a backend", guarded, "/acme/new-order", 200, 2},
 		{"exempt", exempt, "/acme/new-order", 200, 2},
 		// The rest is ServeMux: it looks for methods that would do, …
 		{"of no class", tiers(roomy, roomy, roomy), "/elsewhere", 200, 13},

@@ -124,7 +124,35 @@
 // before the work: MaxInFlight hold a slot, MaxQueue wait, the rest gets 503. A
 // slot is held until the handler has returned, however it returns. A body is read
 // before that, up to 64 KiB: nobody is to send slowly in a slot. Outside
-// HTTP use [Guard.Acquire].
+// HTTP use [Guard.Acquire], or [Guard.AcquireFor] to say whose work it is.
+//
+// Clients take turns in the queue, and one that fills it gives places to others
+// that come; a client is the network that the tiers count, for an account is a
+// claim. Whoever has many networks has many turns: the tiers bound how many
+// requests each of them makes.
+//
+// Lanes keep classes out of each other's way. With
+//
+//	guards:
+//	  hsm:
+//	    max_in_flight: 8
+//	    lanes: {revocation: {classes: [ocsp], reserve: 2}}
+//
+// two of eight slots are there for OCSP, whatever enrolment does; the other six
+// are for both. Where one guard stands before several backends,
+// [Endpoint].Backend says which a class is for, and one that hangs holds at most
+// its BackendShare. Discipline and Lanes are in [GuardConfig].
+//
+// The guard measures how long the work of each class takes and how quickly each
+// queue moves. Retry-After tells that, and a request that could not be served
+// in time, by the AcquireTimeout or the deadline of its context, is shed when it
+// comes, or when its turn comes, with the reason deadline instead of timeout. A
+// slot that is free is given in any case.
+//
+// While a request waits, for a slot or held for tokens, the server's WriteTimeout
+// does not run: the handler has all of it afterwards. Put a [http.TimeoutHandler]
+// outside the Limiter; inside, its handler goes on without a slot, unless
+// [Guard.Handler] stands next to the work.
 //
 // # Auth lock
 //
@@ -165,8 +193,8 @@
 // two meanings. Each carries
 // Retry-After in whole seconds, rounded up. With 429 it is the time after which
 // the same request passes if nobody else spends meanwhile (for the auth lock:
-// until the lock ends); with 503 the guard's acquire timeout; with 403 and
-// 400 an hour, which promises nothing but keeps clients from hammering. S3 clients get 503
+// until the lock ends); with 503 how long a newcomer would wait in the guard, up to
+// a minute, and its acquire timeout before that is known; with 403 and 400 an hour, which promises nothing but keeps clients from hammering. S3 clients get 503
 // SlowDown for 429, as they expect. The document is that of the endpoint's
 // protocol; see package problem.
 //

@@ -43,8 +43,9 @@ type Guard struct {
 // one matches ctx's own error too.
 //
 // Inside a Handler of the Limiter the work is that of the request: it goes to the
-// lane of its class, and takes turns with other clients. It takes a slot beside
-// that of the Guard's Handler, if it is inside that too.
+// lane of its class, takes turns with other clients, and does not wait if the
+// class's Mode is fail. It takes a slot beside that of the Guard's Handler, if it
+// is inside that too.
 func (g *Guard) Acquire(ctx context.Context) (release func(), err error) {
 	var info Info
 	if v := g.l.visitOf(ctx); v != nil {
@@ -57,10 +58,10 @@ func (g *Guard) Acquire(ctx context.Context) (release func(), err error) {
 }
 
 // AcquireFor is [Guard.Acquire] for work that outlives its request, or has none.
-// Of info it takes the Class, which says the lane; the Prefix, or Addr, whose
-// work takes turns with that of others; and the Backend. All may be left out: "",
-// a class that is not defined, or no address are each one like any other. What
-// [FromContext] said of a request fits.
+// Of info it takes the Class, which says the lane and, by its Mode, whether to
+// wait; the Prefix, or Addr, whose work takes turns with that of others; and the
+// Backend. All may be left out: "", a class that is not defined, or no address are
+// each one like any other. What [FromContext] said of a request fits.
 func (g *Guard) AcquireFor(ctx context.Context, info Info) (release func(), err error) {
 	p := g.l.policy.Load()
 	if g.gate == nil || !p.on {

@@ -169,6 +169,16 @@ func TestBackendHoldsItsShareOfTheSlotsAndTheRestIsShedAtOnce(t *testing.T) {
 	}
 }
 
+func TestInfoNamesTheBackendOfTheClass(t *testing.T) {
+	b := newBank(t, sharing(4, 0))
+	b.work = later(func(ctx context.Context) {
+		if info, _ := FromContext(ctx); info.Backend != "right" || info.Class != "right" {
+			t.Errorf("the class is %q and the backend %q, want right for both", info.Class, info.Backend)
+		}
+	})
+	admitted(t, b.h, to("right", alice))
+}
+
 // A waiter joined when its backend had room, and another was quicker.
 func TestWaiterWhoseBackendGotItsShareMeanwhileIsShedWhenItsTurnComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -114,14 +114,21 @@ func (g *Gate) Acquire(ctx context.Context, w *Work) (Slot, error) {
 
 	g.mu.Lock()
 	ln, k := g.laneOf(w)
-	if err := g.refusalLocked(ln, k, w); err != nil {
-		g.mu.Unlock()
-		if err == errMustWait {
-			return g.wait(ctx, w)
+	var start time.Duration
+	// What refusalLocked says, for most calls without asking it.
+	if k.Backend != "" || g.closed || !ln.mayTake() {
+		if err := g.refusalLocked(ln, k, w); err != nil {
+			g.mu.Unlock()
+			if err == errMustWait {
+				return g.wait(ctx, w)
+			}
+			return Slot{}, err
 		}
-		return Slot{}, err
 	}
-	start := g.beginLocked(ln, k)
+	g.takeLocked(ln, k.Backend)
+	if g.samplesLocked(ln) {
+		start = g.now()
+	}
 	g.mu.Unlock()
 	return Slot{ln, k, start}, nil
 }
@@ -142,15 +149,11 @@ func (g *Gate) refusalLocked(ln *Lane, k *Kind, w *Work) error {
 	return errMustWait
 }
 
-// beginLocked gives a newcomer its slot. It returns when its work begins, or 0 if
-// that is not to be measured: reading the clock costs more than all the rest, so a
-// gate with room to spare measures one in 64.
-func (g *Gate) beginLocked(ln *Lane, k *Kind) time.Duration {
-	g.takeLocked(ln, k.Backend)
-	if ln.times.n < enough || g.held > g.slots/2 && g.held > 1 || g.grants%64 == 0 {
-		return g.now()
-	}
-	return 0
+// samplesLocked reports whether work that begins without waiting is to be
+// measured. Reading the clock costs more than all the rest, so a gate with room to
+// spare measures one in 64.
+func (g *Gate) samplesLocked(ln *Lane) bool {
+	return ln.times.n < enough || g.grants%64 == 0 || g.held > 1 && g.held > g.slots/2
 }
 
 // wait finds a place in the queue and waits there.
@@ -169,9 +172,9 @@ func (g *Gate) wait(ctx context.Context, w *Work) (Slot, error) {
 	ln, k := g.laneOf(w)
 	switch err := g.refusalLocked(ln, k, w); { // again: much can have happened meanwhile
 	case err == nil:
-		start := g.beginLocked(ln, k)
+		g.takeLocked(ln, k.Backend)
 		g.mu.Unlock()
-		return Slot{ln, k, start}, nil
+		return Slot{ln, k, now}, nil
 	case err != errMustWait:
 		g.mu.Unlock()
 		return Slot{}, err

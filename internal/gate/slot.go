@@ -38,6 +38,8 @@ func (s Slot) Release() {
 		}
 	}
 	g.giveLocked(s.lane, s.kind.Backend)
-	g.grantLocked()
+	if g.waiting > 0 {
+		g.grantLocked()
+	}
 	g.mu.Unlock()
 }
