@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -199,48 +201,77 @@ func TestWaitingOutlastsTheWriteTimeout(t *testing.T) {
 	} {
 		for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
 			t.Run(tt.name+" over "+proto, func(t *testing.T) {
-				l := newLimiter(t, tt.cfg())
-				entered := make(chan struct{}, 2)
-				h := l.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					entered <- struct{}{}
-					if r.Header.Get("First") != "" {
-						time.Sleep(wait)
-					}
-					served(w, r)
-				}))
-				srv := httptest.NewUnstartedServer(h)
-				srv.Config.WriteTimeout = timeout
-				srv.EnableHTTP2 = proto == "HTTP/2.0"
-				srv.StartTLS()
-				defer srv.Close()
-				get := func(first string) (*http.Response, error) {
-					r, _ := http.NewRequestWithContext(t.Context(), "GET", srv.URL+"/sign", nil)
-					if first != "" {
+				synctest.Test(t, func(t *testing.T) {
+					l := newLimiter(t, tt.cfg())
+					entered := make(chan struct{}, 2)
+					client := piped(t, proto == "HTTP/2.0", timeout, l.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						entered <- struct{}{}
+						if r.Header.Get("First") != "" {
+							time.Sleep(wait)
+						}
+						served(w, r)
+					})))
+					get := func(first string) (*http.Response, error) {
+						r, _ := http.NewRequestWithContext(t.Context(), "GET", "http://ca.example/sign", nil)
 						r.Header.Set("First", first)
+						return client.Do(r)
 					}
-					return srv.Client().Do(r)
-				}
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					if resp, err := get("yes"); err == nil { // it outlasts the timeout itself
-						_ = resp.Body.Close()
+					done := make(chan struct{})
+					go func() {
+						defer close(done)
+						if resp, err := get("yes"); err == nil { // it outlasts the timeout itself
+							_ = resp.Body.Close()
+						}
+					}()
+					<-entered
+					resp, err := get("")
+					if err != nil {
+						t.Fatalf("no answer: %v", err)
 					}
-				}()
-				<-entered
-				resp, err := get("")
-				if err != nil {
-					t.Fatalf("no answer: %v", err)
-				}
-				_ = resp.Body.Close()
-				if resp.StatusCode != tt.status || resp.Proto != proto {
-					t.Errorf("answered %d over %s, want %d over %s", resp.StatusCode, resp.Proto, tt.status, proto)
-				}
-				<-done
+					_ = resp.Body.Close()
+					if resp.StatusCode != tt.status || resp.Proto != proto {
+						t.Errorf("answered %d over %s, want %d over %s", resp.StatusCode, resp.Proto, tt.status, proto)
+					}
+					<-done
+					time.Sleep(time.Minute) // its handler goes on after the stream has ended
+				})
 			})
 		}
 	}
 }
+
+// piped is a client of a server that it reaches through net.Pipe, which a bubble
+// can wait for, deadlines included.
+func piped(t *testing.T, http2 bool, writeTimeout time.Duration, h http.Handler) *http.Client {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(!http2)
+	protocols.SetUnencryptedHTTP2(http2)
+	conns := make(pipes)
+	srv := &http.Server{Handler: h, WriteTimeout: writeTimeout, Protocols: protocols, ErrorLog: log.New(io.Discard, "", 0)}
+	go func() { _ = srv.Serve(conns) }()
+	transport := &http.Transport{Protocols: protocols, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		here, there := net.Pipe()
+		conns <- there
+		return here, nil
+	}}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		_ = srv.Close()
+	})
+	return &http.Client{Transport: transport}
+}
+
+// pipes is a listener whose connections are handed to it.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+func (p pipes) Close() error { close(p); return nil }
+func (pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
 // stubborn is a ResponseWriter whose deadline cannot be moved, or who panics
 // when it is.
