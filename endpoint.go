@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/store"
 )
 
@@ -137,9 +138,13 @@ type classPolicy struct {
 	guard   *Guard
 	mode    Mode
 	backend string // behind the guard
-	auth    string // where its credential is
-	disown  bool   // look at the answers
-	status  int    // of a refusal by a tier or window
+	// work is what a request is to guard, and acquireWait how long it may wait
+	// for a slot; nil and 0 without a guard.
+	work        *gate.Kind
+	acquireWait time.Duration
+	auth        string // where its credential is
+	disown      bool   // look at the answers
+	status      int    // of a refusal by a tier or window
 	// unfinished are the refusals for too many unfinished bodies; nil but for ACME.
 	unfinished *refusals
 	count      *classCounts

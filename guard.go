@@ -188,10 +188,14 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, v *visit, c *class
 		next.ServeHTTP(w, r)
 		return
 	}
-	gp := v.p.guardOf(g.name)
-	work := gate.Work{Kind: gp.other, Flow: gate.Flow(v.who.key), MaxWait: gp.waitOf(c)}
-	if c != nil {
-		work.Kind = gp.kindOf(c.name)
+	work := gate.Work{Flow: gate.Flow(v.who.key)}
+	if c != nil && c.guard == g {
+		work.Kind, work.MaxWait = c.work, c.acquireWait
+	} else { // a Handler by hand
+		gp := v.p.guardOf(g.name)
+		if work.Kind, work.MaxWait = gp.other, gp.waitOf(c); c != nil {
+			work.Kind = gp.kindOf(c.name)
+		}
 	}
 	if c.readsWhole() && r.Body != nil && r.Body != http.NoBody && !g.gate.Sheds(&work) {
 		// A client that sends slowly, or not at all, is not to do so in a slot;
@@ -228,7 +232,9 @@ func (g *Guard) acquire(w http.ResponseWriter, r *http.Request, work *gate.Work)
 	if wait == 0 || err != gate.ErrQueueFull {
 		return slot, false, err
 	}
-	work.MaxWait = wait
+	if work.MaxWait = wait; g.gate.Sheds(work) {
+		return slot, false, err // no place to wait either: a flood costs no more than that
+	}
 	if by := extendDeadline(w, r, wait); !by.IsZero() {
 		work.Deadline = by
 	}

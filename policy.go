@@ -298,6 +298,9 @@ func (p *policy) compileClass(l *Limiter, tiers map[string]*tier, e Endpoint) *c
 	c := &classPolicy{name: e.Class, kind: e.Kind, mode: e.Mode, count: l.counts.class(e.Class)}
 	c.guard, c.backend = p.guards[e.Guard], e.Backend
 	c.auth, c.disown, c.status = e.Auth, e.Disown, cmp.Or(e.Status, http.StatusTooManyRequests)
+	if gp := p.guardPolicies[e.Guard]; gp != nil {
+		c.work, c.acquireWait = gp.kindOf(e.Class), gp.waitOf(c)
+	}
 	c.exempt = slices.Contains(cfg.Exempt.Classes, e.Class)
 	if c.kind == KindACME {
 		c.unfinished = countIn(l.counts, c.count.throttled, tierUnfinished)

@@ -18,7 +18,7 @@ var semaphores = []struct {
 	{"gate", func(slots int) semaphore {
 		g := New(slots, 1<<20)
 		return func(ctx context.Context, work func()) error {
-			s, err := g.Acquire(ctx, &Work{MaxWait: time.Hour})
+			s, err := g.Acquire(ctx, &Work{MaxWait: noBound})
 			if err != nil {
 				return err
 			}
