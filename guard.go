@@ -245,9 +245,8 @@ func (g *Guard) acquire(w http.ResponseWriter, r *http.Request, work *gate.Work)
 // slot is one slot that a request holds. However often its way leads through
 // the guard at the same time, nested or side by side, it holds one.
 type slot struct {
-	guard *Guard
-	users int // how many times it is inside
 	held  gate.Slot
+	users int // how many times it is inside the guard
 }
 
 // share reports whether the request is inside g, and if so has it enter once
@@ -260,7 +259,7 @@ func (v *visit) share(g *Guard) bool {
 
 func (v *visit) shareLocked(g *Guard) bool {
 	for i := range v.slots {
-		if v.slots[i].guard == g {
+		if v.slots[i].held.Of(g.gate) {
 			v.slots[i].users++
 			return true
 		}
@@ -280,14 +279,14 @@ func (v *visit) enter(g *Guard, held gate.Slot) {
 	if v.slots == nil {
 		v.slots = v.first[:0]
 	}
-	v.slots = append(v.slots, slot{g, 1, held})
+	v.slots = append(v.slots, slot{held, 1})
 }
 
 // leave gives the slot back when the last part of the request leaves.
 func (v *visit) leave(g *Guard) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	i := slices.IndexFunc(v.slots, func(s slot) bool { return s.guard == g })
+	i := slices.IndexFunc(v.slots, func(s slot) bool { return s.held.Of(g.gate) })
 	if v.slots[i].users--; v.slots[i].users == 0 {
 		held := v.slots[i].held
 		v.slots = slices.Delete(v.slots, i, i+1)

@@ -43,3 +43,6 @@ func (s Slot) Release() {
 	}
 	g.mu.Unlock()
 }
+
+// Of reports whether the slot is one of g.
+func (s Slot) Of(g *Gate) bool { return s.lane != nil && s.lane.gate == g }
