@@ -74,7 +74,7 @@ func (g *Guard) AcquireFor(ctx context.Context, info Info) (release func(), err 
 	}
 	prefix := info.Prefix
 	if !prefix.IsValid() {
-		prefix = p.prefixOf(info.Addr)
+		prefix = p.prefixOf(info.Addr.Unmap())
 	}
 	c := p.classes[info.Class]
 	release, err = g.gate.Hold(ctx, &gate.Work{Kind: k, Flow: flowOf(prefix), MaxWait: gp.waitOf(c)})

@@ -229,9 +229,10 @@ func TestWorkWithoutHTTPSaysItsLaneItsClientAndItsBackend(t *testing.T) {
 		wait("a1", Info{Class: "ocsp", Prefix: a})
 		wait("a2", Info{Class: "ocsp", Addr: whole}) // the same client
 		wait("b1", Info{Class: "ocsp", Addr: netip.MustParseAddr("192.0.2.1")})
+		wait("b2", Info{Class: "ocsp", Addr: netip.MustParseAddr("::ffff:192.0.2.1")})
 		release()
 		release() // the slot of none of them
-		for _, want := range []string{"a1", "b1", "a2"} {
+		for _, want := range []string{"a1", "b1", "a2", "b2"} {
 			if got := <-order; got != want {
 				t.Errorf("%s was served, want %s", got, want)
 			}
