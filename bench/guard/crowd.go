@@ -135,7 +135,7 @@ func (s *scenario) visit(c *client, d door, enter func(context.Context, *client)
 	release, err := enter(ctx, c)
 	if err != nil {
 		c.after = time.Since(start) - c.at
-		c.refused = c.after < c.stream.patience
+		c.refused = c.after < whole(c.stream.patience)
 		return
 	}
 	defer release()
@@ -146,7 +146,7 @@ func (s *scenario) visit(c *client, d door, enter func(context.Context, *client)
 		work = to - now + c.service
 	}
 	time.Sleep(c.next(now+work) - now)
-	if c.after = time.Since(start) - c.at; c.after <= c.stream.patience {
+	if c.after = time.Since(start) - c.at; c.after <= whole(c.stream.patience) {
 		c.served = true
 	}
 }
