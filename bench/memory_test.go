@@ -85,6 +85,7 @@ func BenchmarkSpray(b *testing.B) {
 					b.ReportMetric(float64(last-begun)/n, "ns/key")
 					b.ReportMetric(float64(dearest)/1e6, "stall-ms")
 					b.ReportMetric(float64(pick(d(victim), 1, 0)), "freed")
+					b.ReportMetric(float64(pick(k.Bounded, 1, 0)), "bounded")
 					b.ReportMetric(float64(peak-before)/(1<<20), "peak-MiB")
 					b.ReportMetric(float64(heap()-before)/(1<<20), "MiB")
 					runtime.KeepAlive(lane)
