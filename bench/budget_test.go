@@ -1,0 +1,78 @@
+//go:build !race
+
+package bench
+
+import "testing"
+
+// budget is what one request may cost at most, in counts that do not depend on
+// how busy the machine is. Go 1.26 on a 64-bit machine.
+type budget struct {
+	allocs float64
+	bytes  float64 // as the allocator hands them out, in its size classes
+	calls  float64 // of the store
+	locks  float64 // taken in weir's own sources, for reading or writing
+	sets   float64 // keys that a Redis server writes; one round trip in any case
+	why    string
+}
+
+// budgets are those of the scenarios, by name. Each number has its reason; a
+// change that needs a higher one says here what for, and one that does with
+// less writes the lower one down.
+var budgets = map[string]budget{
+	"one tier": {2, 560, 1, 1, 1,
+		"the request's copy (288 bytes) and what its context carries (272); the lock is that of the key's shard"},
+	"one tier, behind a proxy": {2, 560, 1, 1, 1,
+		"the header is walked where it lies"},
+	"one tier, header fields always": {4, 640, 1, 1, 1,
+		"the digits of all fields in one text, and one array for their values"},
+	"one tier, refused": {5, 200, 1, 1, 0,
+		"no copy of the request; the digits and the values of the rate-limit fields, those of the document's fields, and Vary"},
+	"three tiers": {4, 592, 1, 3, 3,
+		"HTTP Basic costs two, its decoded text and the user in it; a lock for each bucket"},
+	"three tiers, windows, guard": {7, 656, 1, 12, 5,
+		"the patterns that windows leave out are looked up in a ServeMux, which costs three; a lock for each of five counts, and seven of the guard: slot taken and given back, and the request's note of it"},
+	"three tiers, windows, auth lock": {11, 1312, 3, 16, 5,
+		"the answer is watched for its status, the credential is read and hashed, the attempt is begun and settled; 11 locks, see RESULTS.md"},
+	"everything": {11, 1312, 3, 23, 5,
+		"the sum of the above"},
+	"everything, refused": {9, 280, 1, 5, 1,
+		"refused before the auth lock and the guard: neither is asked; the process ceiling has counted the arrival"},
+}
+
+func TestBudgetOfEveryScenario(t *testing.T) {
+	named := map[string]bool{}
+	for _, s := range Scenarios() {
+		named[s.Name] = true
+		if _, ok := budgets[s.Name]; !ok {
+			t.Errorf("%s has no budget", s.Name)
+		}
+	}
+	for name := range budgets {
+		if !named[name] {
+			t.Errorf("there is no scenario %q", name)
+		}
+	}
+}
+
+// redisBudget is what one request makes a Redis server do, by its own count.
+// Commands that are not listed are not to be seen. What Redis has refused until
+// an instant is refused here until then, so that refusals cost less.
+func redisBudget(b budget) map[string]float64 {
+	return map[string]float64{
+		"evalsha": 1, // one round trip, whatever the number of tiers and windows
+		"time":    1, // in the script: the server's clock decides
+		"mget":    1, // in the script: all buckets at once
+		"set":     b.sets,
+	}
+}
+
+// within compares a count with its budget.
+func within(t *testing.T, what string, got, budget float64) {
+	t.Helper()
+	if got > budget {
+		t.Errorf("%v %s a request, the budget is %v", got, what, budget)
+	}
+	if got < budget {
+		t.Logf("%v %s a request, less than the budget of %v: lower it", got, what, budget)
+	}
+}
