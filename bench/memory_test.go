@@ -66,12 +66,12 @@ func BenchmarkSpray(b *testing.B) {
 					}
 					var dearest time.Duration
 					var peak int64
-					begun := threadTime()
+					begun := ThreadTime()
 					last := begun
 					for i := 1; i <= n; i++ {
 						d(i)
 						if i%block == 0 {
-							now := threadTime()
+							now := ThreadTime()
 							dearest = max(dearest, now-last)
 							last = now
 						}
@@ -79,7 +79,7 @@ func BenchmarkSpray(b *testing.B) {
 							var m runtime.MemStats
 							runtime.ReadMemStats(&m)
 							peak = max(peak, int64(m.HeapAlloc))
-							last = threadTime()
+							last = ThreadTime()
 						}
 					}
 					b.ReportMetric(float64(last-begun)/n, "ns/key")
