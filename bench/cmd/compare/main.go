@@ -49,6 +49,7 @@ var groups = []group{
 	{name: "Tiers", about: "An address's bucket, an account's and the common one. Ours spends from all or none; the others are asked one after the other and keep what the first have spent.", turns: 2, unit: "ns/op"},
 	{name: "Middleware", about: "ServeHTTP of the whole middleware, by the client's address. `by_hand` sends no header fields and no Retry-After. `weir_headers` sends X-RateLimit fields on every response, as `httprate`, `ulule`, `throttled`, `tollbooth` and `go-limiter` do.", turns: 2, unit: "ns/op"},
 	{name: "Full", about: "`weir_full` is three tiers, three windows, auth lock (with a credential in each request), guard and metrics; the peers have one tier.", turns: 2, unit: "ns/op"},
+	{name: "Stages", about: "What each part of the chain adds, in processor time of one thread.", turns: 1, unit: "cpu-ns/op", oneCPU: true},
 	{name: "Address", about: "The client's address from the connection or from X-Forwarded-For.", turns: 1, unit: "ns/op"},
 	{name: "Guard", about: "How many at once. `weir` is Guard.Acquire, whose release may be called twice; the guard of the chain needs no such closure (case middleware).", turns: 1, unit: "ns/op"},
 	{name: "Redis", about: "Decisions over one server, which has a processor of its own. ns/op is wall time over all callers.", turns: 1, unit: "ns/op", oneCPU: true},

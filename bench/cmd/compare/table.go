@@ -75,7 +75,7 @@ func furtherUnits(g group, list []*series) (units []string) {
 	}
 	slices.Sort(units)
 	for _, unit := range []string{"B/op", "allocs/op"} {
-		if g.unit == "ns/op" && slices.ContainsFunc(list, func(s *series) bool { return s.values[unit] != nil }) {
+		if strings.HasSuffix(g.unit, "/op") && slices.ContainsFunc(list, func(s *series) bool { return s.values[unit] != nil }) {
 			units = append(units, unit)
 		}
 	}
