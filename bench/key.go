@@ -3,7 +3,6 @@ package bench
 import (
 	"encoding/binary"
 	"math/rand/v2"
-	"net/netip"
 	"strconv"
 	"sync"
 
@@ -39,8 +38,6 @@ func (fresh) Key(i int) (k store.Key) {
 	binary.BigEndian.PutUint32(k[12:], 10<<24|uint32(i))
 	return k
 }
-
-func addr(i int) netip.Addr { return netip.AddrFrom16(fresh{}.Key(i)).Unmap() }
 
 // listed are keys that exist: what is measured is the limiter, not the making
 // of a text.
