@@ -31,8 +31,7 @@ func TestBudgetOfAllocations(t *testing.T) {
 			h, w := s.Handler(), &NullWriter{H: http.Header{}}
 			s.Before(h)
 			serve := func() {
-				clear(w.H)
-				w.Status = http.StatusOK
+				w.Reset(s.Status)
 				h.ServeHTTP(w, s.Request)
 			}
 			allocs := testing.AllocsPerRun(500, serve)
@@ -119,8 +118,7 @@ func TestBudgetOfStoreCalls(t *testing.T) {
 			const n = 100
 			before := c.calls.Load()
 			for range n {
-				clear(w.H)
-				w.Status = http.StatusOK
+				w.Reset(s.Status)
 				h.ServeHTTP(w, s.Request)
 				if w.Status != s.Status {
 					t.Fatalf("status %d, want %d", w.Status, s.Status)

@@ -59,8 +59,7 @@ func TestBudgetOfRedis(t *testing.T) {
 			before := counter.n.Load()
 			server.Do("CONFIG", "RESETSTAT")
 			for range n {
-				clear(w.H)
-				w.Status = http.StatusOK
+				w.Reset(s.Status)
 				h.ServeHTTP(w, s.Request)
 				if w.Status != s.Status {
 					t.Fatalf("status %d, want %d", w.Status, s.Status)

@@ -74,6 +74,19 @@ type NullWriter struct {
 	Status int
 }
 
+// Reset makes it ready for the next response, which is to have that status. A
+// refusal gets a fresh header, as from a server, for how many fields it has is
+// part of its cost: from nine on the map grows. An admitted response often has
+// none; its header is emptied, so that its allocations are the limiter's alone.
+func (w *NullWriter) Reset(status int) {
+	w.Status = http.StatusOK
+	if status == http.StatusOK {
+		clear(w.H)
+	} else {
+		w.H = http.Header{}
+	}
+}
+
 func (w *NullWriter) Header() http.Header         { return w.H }
 func (w *NullWriter) WriteHeader(code int)        { w.Status = code }
 func (w *NullWriter) Write(b []byte) (int, error) { return len(b), nil }

@@ -3,6 +3,7 @@ package bench
 import (
 	"net/http"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,23 +53,24 @@ func BenchmarkStages(b *testing.B) {
 		} {
 			b.Run(c.name, func(b *testing.B) {
 				h := NewWeir(c.cfg, c.opts...).Handler(Empty)
-				cpuTime(b, h, req)
+				cpuTime(b, h, req, pick(strings.HasPrefix(c.name, "weir_refused"), 429, 200))
 			})
 		}
 		for _, m := range Middlewares()[2:] {
-			b.Run(m.Name, func(b *testing.B) { cpuTime(b, m.Wrap(s, Empty), req) })
+			b.Run(m.Name, func(b *testing.B) { cpuTime(b, m.Wrap(s, Empty), req, 200) })
+			b.Run(m.Name+"_refused", func(b *testing.B) { cpuTime(b, m.Wrap(Setup{Quota: Spent, Bound: 1000}, Empty), req, 429) })
 		}
 	})
 }
 
-func cpuTime(b *testing.B, h http.Handler, req *http.Request) {
+func cpuTime(b *testing.B, h http.Handler, req *http.Request, status int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	w := &NullWriter{H: http.Header{}}
 	b.ReportAllocs()
 	begun := ThreadTime()
 	for b.Loop() {
-		clear(w.H)
+		w.Reset(status)
 		h.ServeHTTP(w, req)
 	}
 	b.ReportMetric(float64(ThreadTime()-begun)/float64(b.N), "cpu-ns/op")

@@ -17,8 +17,7 @@ func main() {
 		h := s.Handler()
 		w := &bench.NullWriter{H: http.Header{}}
 		serve := func() {
-			clear(w.H)
-			w.Status = http.StatusOK
+			w.Reset(s.Status)
 			h.ServeHTTP(w, s.Request)
 			if w.Status != s.Status {
 				fmt.Fprintf(os.Stderr, "locks: %s: status %d, want %d\n", s.Name, w.Status, s.Status)
