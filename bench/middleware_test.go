@@ -31,9 +31,7 @@ func requests(n int, proxy bool) []*http.Request {
 func serve(b *testing.B, h http.Handler, reqs []*http.Request, order []uint32, status int) {
 	b.Helper()
 	var lanes atomic.Int64
-	b.ReportAllocs()
-	b.ResetTimer()
-	b.RunParallel(func(pb *testing.PB) {
+	parallel(b, func(pb *testing.PB) {
 		w := &NullWriter{H: http.Header{}}
 		i := int(lanes.Add(1)) * 7919 % len(order)
 		for pb.Next() {

@@ -10,9 +10,7 @@ import (
 func decide(b *testing.B, order []uint32, lane func() Decide, want bool) {
 	b.Helper()
 	var lanes atomic.Int64
-	b.ReportAllocs()
-	b.ResetTimer()
-	b.RunParallel(func(pb *testing.PB) {
+	parallel(b, func(pb *testing.PB) {
 		d := lane()
 		i := int(lanes.Add(1)) * 7919 % len(order)
 		for pb.Next() {
@@ -25,6 +23,16 @@ func decide(b *testing.B, order []uint32, lane func() Decide, want bool) {
 			}
 		}
 	})
+}
+
+// parallel is RunParallel, and tells the processor time of an operation besides:
+// what other processes do is not in it, and what the collector does is.
+func parallel(b *testing.B, body func(*testing.PB)) {
+	b.ReportAllocs()
+	b.ResetTimer()
+	begun := ProcessTime()
+	b.RunParallel(body)
+	b.ReportMetric(float64(ProcessTime()-begun)/float64(b.N), "cpu-ns/op")
 }
 
 // seen asks once for each key, so that the run finds all of them.

@@ -16,3 +16,13 @@ func ThreadTime() time.Duration {
 	}
 	return time.Duration(t.Nano())
 }
+
+// ProcessTime is the processor time of the whole process, its collector
+// included.
+func ProcessTime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {
+		panic(err)
+	}
+	return time.Duration(t.Nano())
+}

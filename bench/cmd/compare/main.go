@@ -63,18 +63,19 @@ func main() {
 		benchtime = flag.String("benchtime", "50ms", "time of each run")
 		cpu       = flag.String("cpu", "1,2", "numbers of processors")
 		only      = flag.String("group", "", "groups to run, with commas between; all if empty")
+		unit      = flag.String("unit", "ns/op", "what times are compared by: ns/op, or cpu-ns/op on a busy machine")
 		raw       = flag.String("raw", "", "keep the benchmarks' own output in this file, for benchstat")
 		read      = flag.String("read", "", "read that output from a file instead of running anything")
 		write     = flag.String("write", "", "put the tables between the markers of this file")
 	)
 	flag.Parse()
-	if err := run(*count, *benchtime, *cpu, *only, *raw, *read, *write); err != nil {
+	if err := run(*count, *benchtime, *cpu, *only, *unit, *raw, *read, *write); err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
 		os.Exit(1)
 	}
 }
 
-func run(count int, benchtime, cpu, only, raw, read, write string) error {
+func run(count int, benchtime, cpu, only, unit, raw, read, write string) error {
 	chosen := groups
 	if only != "" {
 		names := strings.Split(only, ",")
@@ -104,6 +105,9 @@ func run(count int, benchtime, cpu, only, raw, read, write string) error {
 	}
 	sections := map[string]string{}
 	for _, g := range chosen {
+		if g.unit == "ns/op" && g.name != "Redis" { // whose work is another process's
+			g.unit = unit
+		}
 		if text := tables(g, results); text != "" {
 			sections[g.name] = text
 			fmt.Printf("## %s\n\n%s\n\n%s\n", g.name, g.about, text)

@@ -27,7 +27,7 @@ func table(g group, r *results, what string, cpus []int) string {
 		}
 		head = append(head, unit, "× best peer", "× floor")
 	}
-	scales := len(cpus) > 1
+	scales := len(cpus) > 1 && g.unit == "ns/op"
 	if scales {
 		head = append(head, fmt.Sprintf("gain of %d cpu", cpus[len(cpus)-1]))
 	}
@@ -68,7 +68,7 @@ func table(g group, r *results, what string, cpus []int) string {
 func furtherUnits(g group, list []*series) (units []string) {
 	for _, s := range list {
 		for unit := range s.values {
-			if unit != g.unit && unit != "ns/op" && unit != "B/op" && unit != "allocs/op" && !slices.Contains(units, unit) {
+			if unit != g.unit && !(unit == "ns/op" && g.whole > 0) && unit != "B/op" && unit != "allocs/op" && !slices.Contains(units, unit) {
 				units = append(units, unit)
 			}
 		}
@@ -111,7 +111,7 @@ func floorOf(list []*series) (floor *series) {
 }
 
 // ratioTo is the median ratio with its interval; ≈ says that the two cannot be
-// told apart.
+// told apart. With less than four runs of each no difference could be told.
 func ratioTo(to, s *series, unit string) string {
 	if to == nil {
 		return ""
@@ -120,7 +120,7 @@ func ratioTo(to, s *series, unit string) string {
 		return "1"
 	}
 	text := figure(summary(ratios(s.values[unit], to.values[unit])).Center) + interval(ratios(s.values[unit], to.values[unit]))
-	if len(s.values[unit]) > 2 && !differ(s.values[unit], to.values[unit]) {
+	if len(s.values[unit]) >= 4 && !differ(s.values[unit], to.values[unit]) {
 		text = "≈ " + text
 	}
 	return text
