@@ -1,8 +1,10 @@
 package weir
 
 import (
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/url"
 	"testing"
 	"testing/synctest"
 
@@ -337,4 +339,46 @@ func TestDeniedRequestsKeepTheirBodyUnread(t *testing.T) {
 			denied(t, h, r)
 		}
 	})
+}
+
+// To look at the first segment before the ServeMux is asked changes no answer.
+func TestExclusionsAreThoseOfTheServeMux(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 5))
+	pick := func(list ...string) string { return list[rng.IntN(len(list))] }
+	segment := func() string {
+		return pick("a", "b", "c", "%61", "a%2Fb", "%7Bx%7D", "a b", "ä", ".", "..", "")
+	}
+	found := 0
+	for range 20_000 {
+		var patterns []string
+		for mux := http.NewServeMux(); len(patterns) < 1+rng.IntN(3); {
+			p := pick("", "GET ", "POST ") + pick("", "", "example.com") + "/" +
+				pick("a", "b", "%61", "a%2Fb", "%7Bx%7D", "{x}", "{$}", "{rest...}", "") + pick("", "", "/", "/{y}", "/b")
+			if register(mux, p) == nil {
+				patterns = append(patterns, p)
+			} else {
+				mux = http.NewServeMux()
+				patterns = nil
+			}
+		}
+		x := newExclusions(patterns)
+		all := exclusions{mux: x.mux}
+		for range 20 {
+			target := "/" + segment() + pick("", "/", "/"+segment(), "//"+segment())
+			r := &http.Request{Method: pick("GET", "POST", "HEAD", "CONNECT"), Host: pick("", "example.com", "other.example"), URL: &url.URL{Path: target}}
+			if u, err := url.ParseRequestURI(target); err == nil && rng.IntN(2) == 0 {
+				r.URL = u
+			}
+			want := all.have(r)
+			if got := x.have(r); got != want {
+				t.Fatalf("%s %s%s (raw %q) is outside %q: %v, by the ServeMux %v", r.Method, r.Host, r.URL.Path, r.URL.RawPath, patterns, got, want)
+			}
+			if want {
+				found++
+			}
+		}
+	}
+	if found < 1000 {
+		t.Errorf("only %d requests were outside", found)
+	}
 }

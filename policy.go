@@ -29,8 +29,8 @@ type policy struct {
 	exempt    identities
 	deny      identities
 	headers   quota.Headers
-	lock      *lockPolicy    // nil: no auth lock
-	exclude   *http.ServeMux // outside the keyed windows; nil: nothing is
+	lock      *lockPolicy // nil: no auth lock
+	exclude   exclusions  // outside the keyed windows
 	guards    map[string]*Guard
 	writers   map[Kind]problem.Writer
 
@@ -79,14 +79,8 @@ func (l *Limiter) compile(given Config) (*policy, error) {
 	p.headers.Mode, _ = quota.ParseMode(p.cfg.Headers.RateLimit)
 	p.headers.IETF = p.cfg.Headers.IETF
 	p.lock = compileLock(&p.cfg)
-	if w := &p.cfg.Windows; w.Enabled && len(w.Exclude) > 0 {
-		p.exclude = http.NewServeMux()
-		for _, pattern := range w.Exclude {
-			p.exclude.Handle(pattern, outside{})
-		}
-		// Where nothing matches ServeMux looks for methods that would, which is
-		// most of what it costs. An error is a pattern that matches all itself.
-		_ = register(p.exclude, "/")
+	if w := &p.cfg.Windows; w.Enabled {
+		p.exclude = newExclusions(w.Exclude)
 	}
 	for name, g := range p.cfg.Guards {
 		p.compileGuard(l.guardNamed(name), g, sizes[name])

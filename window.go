@@ -3,6 +3,7 @@ package weir
 import (
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/internal/quota"
@@ -61,25 +62,64 @@ type outside struct{}
 // ServeHTTP makes it a http.Handler. It is never called.
 func (outside) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
-// excluded reports whether a request is outside the keyed windows (requirement
-// W5): probes come from the proxy's address, and one page asks for many assets.
-// A path that the ServeMux would clean first (it never does for CONNECT), or
-// that is another one when it is decoded, is not: below an excluded tree it
-// would be a way to anywhere, for the handler behind may clean or decode it too.
-func (p *policy) excluded(r *http.Request) bool {
-	if p.exclude == nil || r.Method == http.MethodConnect || !isOutside(p.exclude, r) {
-		return false
-	}
-	if r.URL.RawPath == "" {
-		return true
-	}
-	return isOutside(p.exclude, &http.Request{Method: r.Method, Host: r.Host, URL: &url.URL{Path: r.URL.Path}})
+// exclusions are the patterns of WindowsConfig.Exclude (requirement W5): probes
+// come from the proxy's address, and one page asks for many assets.
+type exclusions struct {
+	mux *http.ServeMux // nil: there are none
+	// first are the first segments of the patterns' paths, so that requests with
+	// another are spared the mux. Nil: a pattern may begin with any.
+	first map[string]bool
 }
 
-func isOutside(mux *http.ServeMux, r *http.Request) bool {
-	h, _ := mux.Handler(r)
+func newExclusions(patterns []string) exclusions {
+	if len(patterns) == 0 {
+		return exclusions{}
+	}
+	x := exclusions{mux: http.NewServeMux(), first: map[string]bool{}}
+	for _, pattern := range patterns {
+		x.mux.Handle(pattern, outside{})
+		segment := firstSegment(pattern[strings.IndexByte(pattern, '/'):])
+		if literal, err := url.PathUnescape(segment); err != nil || segment == "" || segment[0] == '{' || strings.Contains(literal, "/") {
+			x.first = nil // a wildcard, the root, or one that decodes to several
+		} else if x.first != nil {
+			x.first[literal] = true
+		}
+	}
+	// Where nothing matches ServeMux looks for methods that would, which is most
+	// of what it costs. An error is a pattern that matches all itself.
+	_ = register(x.mux, "/")
+	return x
+}
+
+// have reports whether a request is outside the keyed windows. One with a path
+// that the ServeMux would clean first (it never does for CONNECT), or that is
+// another one when it is decoded, is not: below an excluded tree it would be a way
+// to anywhere, for the handler behind may clean or decode it too.
+func (x *exclusions) have(r *http.Request) bool {
+	switch {
+	case x.mux == nil, r.Method == http.MethodConnect:
+		return false
+	case x.first != nil && !x.first[firstSegment(r.URL.Path)]: // the decoded path must match in any case
+		return false
+	case !x.match(r):
+		return false
+	}
+	return r.URL.RawPath == "" || x.match(&http.Request{Method: r.Method, Host: r.Host, URL: &url.URL{Path: r.URL.Path}})
+}
+
+func (x *exclusions) match(r *http.Request) bool {
+	h, _ := x.mux.Handler(r)
 	_, ok := h.(outside)
 	return ok
+}
+
+// firstSegment returns what stands between the first two slashes of a path.
+func firstSegment(path string) string {
+	path = strings.TrimPrefix(path, "/")
+	if i := strings.IndexByte(path, '/'); i >= 0 {
+		path = path[:i]
+	}
+	return path
 }
 
 // addWindow counts the request in exactly one keyed window (requirement W1):
@@ -89,7 +129,7 @@ func isOutside(mux *http.ServeMux, r *http.Request) bool {
 func (b *basket) addWindow(l *Limiter, t *transit) {
 	w := &t.c.windows
 	switch {
-	case w.address == nil || t.p.excluded(t.r):
+	case w.address == nil || t.p.exclude.have(t.r):
 	case !t.sure:
 		b.add(w.address, t.who.key, w.address.limit)
 	case w.subject != nil:
