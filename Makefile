@@ -8,7 +8,7 @@ MODULES      = . examples
 FUZZTIME    ?= 20s
 BENCHTIME   ?= 1s
 
-.PHONY: demo pki login test redis test-quick lint bench fuzz soak
+.PHONY: demo pki login replicas test redis test-quick lint bench fuzz soak
 
 demo:
 	cd examples && $(GO) run ./quickstart
@@ -20,6 +20,10 @@ pki:
 # The auth lock: a login page and an EST endpoint, and a crowd that guesses.
 login:
 	cd examples && $(GO) run ./login
+
+# Three servers that share one budget in Redis, which hangs and dies meanwhile.
+replicas:
+	cd examples && $(GO) run ./replicas
 
 # cgo is what the race detector needs; without a C compiler the tests run
 # without it and say so.
