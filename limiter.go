@@ -139,6 +139,7 @@ func (l *Limiter) Reload(cfg Config) error {
 	}
 	if l.shared != nil {
 		l.shared.SetPass(p.cfg.Store.OnError == "allow")
+		l.shared.SetLeases(p.leases)
 	}
 	l.policy.Store(p)
 	l.dropScopes(p)

@@ -34,6 +34,7 @@ type policy struct {
 	guards    map[string]*Guard
 	guardWait map[string]time.Duration
 	guardSize map[string]int
+	leases    map[string]time.Duration // by scope
 	writers   map[Kind]problem.Writer
 }
 
@@ -56,7 +57,7 @@ func (id *identities) hasAddr(who *asker) bool {
 
 // compile turns a Config into a policy, or reports every fault in it.
 func (l *Limiter) compile(given Config) (*policy, error) {
-	p := &policy{given: given.clone(), guards: map[string]*Guard{}, guardWait: map[string]time.Duration{}, guardSize: map[string]int{}}
+	p := &policy{given: given.clone(), guards: map[string]*Guard{}, guardWait: map[string]time.Duration{}, guardSize: map[string]int{}, leases: map[string]time.Duration{}}
 	if !given.Enabled {
 		return p, nil
 	}
@@ -292,6 +293,9 @@ func (p *policy) compileClass(l *Limiter, tiers map[string]*tier, e Endpoint) *c
 			label = name + "/" + string(e.Class)
 		}
 		u.scope = cfg.Namespace + "/" + label
+		if lease := cfg.Store.Leases[name]; lease > 0 {
+			p.leases[u.scope] = time.Duration(lease)
+		}
 		p.addScope(label, &u)
 		c.uses = append(c.uses, u)
 		if name != TierPerAccount {

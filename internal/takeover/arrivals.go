@@ -96,7 +96,7 @@ func (s *Store) flush(context.Context) {
 		return
 	}
 	if c, ok := s.enter(); ok {
-		if _, _, err := s.ask(context.Background(), c, "admit", due, nil, nil); err == nil {
+		if _, _, err := s.ask(context.Background(), c, "admit", due, nil, nil, nil); err == nil {
 			return
 		}
 	}

@@ -27,7 +27,8 @@ const (
 //	flying > 0 ⇔ since is when the oldest call in flight was sent, or, if that is
 //	             later, when the last answer came
 type breaker struct {
-	isOpen atomic.Bool // is read without mu on the way in, and written under it
+	isOpen atomic.Bool   // is read without mu on the way in, and written under it
+	floor  time.Duration // of stall
 
 	mu       sync.Mutex // guards the following
 	era      uint64     // openings so far; calls of an earlier era change nothing
@@ -57,14 +58,14 @@ const (
 	moot                    // the caller's own deadline was too short to tell
 )
 
-func newBreaker() *breaker {
-	b := &breaker{}
+func newBreaker(floor time.Duration) *breaker {
+	b := &breaker{floor: floor}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b
 }
 
 // stall is the age at which a call is taken to hang. mu is held.
-func (b *breaker) stall() time.Duration { return max(stallFloor, stallFactor*b.latency.p99()) }
+func (b *breaker) stall() time.Duration { return max(b.floor, stallFactor*b.latency.p99()) }
 
 // enter lets a call through, or not. opened reports that it is this call at which
 // the breaker has opened: the oldest in flight is too old.

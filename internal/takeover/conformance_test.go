@@ -2,6 +2,7 @@ package takeover
 
 import (
 	"testing"
+	"time"
 
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/storetest"
@@ -9,6 +10,22 @@ import (
 
 func TestItIsAStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store { return New(store.NewMemory(), store.NewMemory(), Options{}) })
+}
+
+// A bucket that is leased is a bucket all the same.
+func TestItIsAStoreWithLeases(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) store.Store {
+		s := New(store.NewMemory(), store.NewMemory(), Options{})
+		times := map[string]time.Duration{}
+		for _, scope := range []string{
+			"bucket", "burst", "crowd", "drained", "fine", "fractions", "full", "global", "hour", "minute", "one", "order",
+			"over", "peek", "rate", "real", "refill", "refund", "second",
+		} {
+			times[scope] = time.Second
+		}
+		s.SetLeases(times)
+		return s
+	})
 }
 
 func TestItIsAStoreDuringAnOutage(t *testing.T) {

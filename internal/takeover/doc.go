@@ -39,4 +39,29 @@
 // [Store.Forget] end it. Requests that a window counts even when they are refused
 // are counted in batches, a tenth of a second late at most, and always before the
 // next request that the remote store is asked about.
+//
+// # Leases
+//
+// Of scopes named by [Store.SetLeases], tokens of busy buckets are taken in advance,
+// with the calls that are made anyway or in the background, and handed to requests
+// here (requirement S10). In any window W, R replicas then admit from one bucket
+//
+//	burst + rate·(W + tau)
+//
+// at most, whatever R: a lease is usable for tau from the instant its call was sent,
+// so what is admitted within W was taken from the bucket within W or tau before it.
+// What is left of a lease expires. It is not given back, for what is given back late
+// would break the bound. So at any instant each replica may hold
+//
+//	5/4 · min(demand·tau/2, rate·tau)
+//
+// tokens that nobody else can have, and loses them when it dies; and of a call that
+// failed, the lease it asked for. A lease is at most half of what the bucket held, so
+// that the others find some, and at least 2 tokens: a bucket asked less than four
+// times in tau, or nearly used up, is asked as if there were no leases.
+//
+// A request spends from a lease only what it spends from all: the other checks go to
+// the remote store, and if they refuse, the lease gets back what was taken. What the
+// remote store tells of a wait counts leased tokens as spent. Leases end when the limit
+// changes, when the scope or bucket is dropped, and when the breaker opens.
 package takeover

@@ -21,6 +21,7 @@ const (
 
 // opened is called by whoever has opened the breaker.
 func (s *Store) opened(why error) {
+	s.leases.Load().drop("", nil)
 	s.opts.Hooks.Degraded(true, why)
 	s.background(s.recover)
 }

@@ -3,6 +3,7 @@ package takeover
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ type Store struct {
 	breaker  *breaker
 	seen     *sights
 	arrivals arrivals
+	leases   atomic.Pointer[leases] // nil: none are taken
 	pass     atomic.Bool
 	closed   atomic.Bool
 	settling atomic.Bool // a goroutine tells the remote store what was spent here
@@ -49,7 +51,7 @@ func New(remote store.Store, local *store.Memory, o Options) *Store {
 	s.seen = newSights(s.opts.Keys)
 	s.pass.Store(o.Pass)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.breaker = newBreaker()
+	s.breaker = newBreaker(s.opts.Stall)
 	return s
 }
 
@@ -76,10 +78,22 @@ func (s *Store) Peek(ctx context.Context, checks []store.Check, dst []store.Stat
 }
 
 func (s *Store) decide(ctx context.Context, op string, checks []store.Check, dst []store.State) (store.Verdict, []store.State, error) {
-	look := op == "peek"
 	if s.closed.Load() {
 		return store.Verdict{}, dst, store.ErrClosed
 	}
+	if s.leases.Load() != nil {
+		now := s.now()
+		if d, ok := s.draw(checks, now, op == "peek"); ok {
+			return s.decideDrawn(ctx, op, checks, &d, now, dst)
+		}
+	}
+	return s.decideAll(ctx, op, checks, nil, dst)
+}
+
+// decideAll decides without leases. What goes along to the remote store has no
+// part in that.
+func (s *Store) decideAll(ctx context.Context, op string, checks []store.Check, a *along, dst []store.State) (store.Verdict, []store.State, error) {
+	look := op == "peek"
 	if !s.Degraded() {
 		if v, states, ok := s.refusal(checks, dst, s.now(), look); ok {
 			return v, states, nil
@@ -97,7 +111,7 @@ func (s *Store) decide(ctx context.Context, op string, checks []store.Check, dst
 		}
 		var v store.Verdict
 		var states []store.State
-		if v, states, err = s.ask(ctx, c, op, checks, due, dst); err == nil {
+		if v, states, err = s.ask(ctx, c, op, checks, due, a, dst); err == nil {
 			return v, states, nil
 		}
 		s.countHere(due)
@@ -120,11 +134,17 @@ func (s *Store) enter() (call, bool) {
 	return c, ok
 }
 
-// ask asks the remote store, after what is due for the same windows.
-func (s *Store) ask(ctx context.Context, c call, op string, checks, due []store.Check, dst []store.State) (v store.Verdict, states []store.State, err error) {
+// ask asks the remote store, after what is due for the same windows, and with
+// what goes along for leases.
+func (s *Store) ask(ctx context.Context, c call, op string, checks, due []store.Check, a *along, dst []store.State) (v store.Verdict, states []store.State, err error) {
 	all, into := checks, dst
-	if len(due) > 0 {
-		all, into = append(due[:len(due):len(due)], checks...), nil
+	own := len(due) + len(checks)
+	if own > len(checks) || a.any() {
+		all = slices.Concat(due, checks)
+		if a.any() {
+			all = append(all, a.checks...)
+		}
+		into = nil
 	}
 	err = s.call(ctx, c, op, func(ctx context.Context) (err error) {
 		if op == "peek" {
@@ -132,7 +152,8 @@ func (s *Store) ask(ctx context.Context, c call, op string, checks, due []store.
 		} else {
 			v, states, err = s.remote.Admit(ctx, all, into)
 		}
-		if err == nil && len(states) != len(into)+len(all) || v.Refused >= len(all) {
+		// What goes along is in shadow, and never to blame; nor is what is due.
+		if err == nil && (len(states) != len(into)+len(all) || v.Refused >= own || !v.Admitted() && v.Refused < len(due)) {
 			err = errStates
 		}
 		return err
@@ -140,16 +161,20 @@ func (s *Store) ask(ctx context.Context, c call, op string, checks, due []store.
 	if err != nil {
 		return store.Verdict{}, dst, err
 	}
+	told := states[len(into):]
 	if op != "peek" || !v.Admitted() { // what a look would have spent is not spent
-		s.seen.note(all, states[len(into):], v, c.at, s.opts.Recheck)
+		s.seen.note(all[:own], told[:own], v, c.at, s.opts.Recheck)
 	}
-	if n := len(due); n > 0 {
-		states = append(dst, states[n:]...)
-		if !v.Admitted() {
-			v.Refused -= n // what is due is in shadow, and never to blame
-		}
+	if a.any() {
+		s.answered(a, checks, told[own:], v, c.at)
 	}
-	return v, states, nil
+	if own == len(all) && len(due) == 0 {
+		return v, states, nil
+	}
+	if !v.Admitted() {
+		v.Refused -= len(due)
+	}
+	return v, append(dst, told[len(due):own]...), nil
 }
 
 // call makes one call within its time. The caller's going away does not end it: it
@@ -242,7 +267,10 @@ func (s *Store) Refund(ctx context.Context, checks []store.Check) error {
 
 // Forget drops what is known of a bucket, so that the next request asks the
 // remote store about it: somebody has reset it there.
-func (s *Store) Forget(scope string, key store.Key) { s.seen.forget(scope, key, s.now()) }
+func (s *Store) Forget(scope string, key store.Key) {
+	s.leases.Load().drop(scope, &key)
+	s.seen.forget(scope, key, s.now())
+}
 
 // Configure implements [store.Configurer], for both stores.
 func (s *Store) Configure(sc store.Scope) {
@@ -263,6 +291,7 @@ func (s *Store) Drop(name string) {
 		c.Drop(name)
 	}
 	s.local.Drop(name)
+	s.leases.Load().drop(name, nil)
 	s.seen.drop(name, s.now())
 }
 
