@@ -131,6 +131,7 @@ func (l *Limiter) Reload(cfg Config) error {
 			}
 		}
 		l.fixed = &p.cfg
+		l.adviseOnStore()
 	}
 	l.configure(p)
 	l.configureLocks(p)

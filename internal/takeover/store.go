@@ -41,6 +41,7 @@ var (
 	_ store.Peeker     = (*Store)(nil)
 	_ store.Configurer = (*Store)(nil)
 	_ store.Sizer      = (*Store)(nil)
+	_ store.Adviser    = (*Store)(nil)
 )
 
 // New puts a Store before a remote one. Of local, which nobody else must spend
@@ -302,6 +303,14 @@ func (s *Store) Size(scope string) store.Size {
 		return z.Size(scope)
 	}
 	return s.local.Size(scope)
+}
+
+// Advise implements [store.Adviser] for the remote store.
+func (s *Store) Advise(ctx context.Context) (advice []string) {
+	if a, ok := s.remote.(store.Adviser); ok {
+		_ = contained(ctx, func(ctx context.Context) error { advice = a.Advise(ctx); return nil }) // no advice, then
+	}
+	return advice
 }
 
 // Retire ends all work in the background. With stop, the remote store is closed

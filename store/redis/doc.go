@@ -47,7 +47,11 @@
 //
 // Set maxmemory-policy to volatile-ttl, or noeviction on a server with room: then
 // a flood of new addresses pushes out the buckets that are nearest to full. Under
-// the LRU policies it pushes out the ones that hold somebody back.
+// the LRU policies it pushes out the ones that hold somebody back. A server under
+// noeviction that is full refuses to write, which is a failure of the store: each
+// process counts for itself meanwhile. A policy that may push out the wrong ones is
+// logged as a warning at the start, if the server has a bound and the user the right
+// to see it: +info, or +config|get.
 //
 // # Clock
 //
