@@ -95,7 +95,7 @@ func (s *Store) flush(context.Context) {
 	if len(due) == 0 {
 		return
 	}
-	if c, ok := s.enter(); ok {
+	if c, ok := s.enterAny(); ok {
 		if _, _, err := s.ask(context.Background(), c, "admit", due, nil, nil, nil); err == nil {
 			return
 		}

@@ -46,6 +46,8 @@ type call struct {
 	ctx context.Context // over when the breaker opens
 	era uint64
 	at  int64 // when it was sent
+	// free says that it has no breaker of its own: the nodes it goes to have.
+	free bool
 }
 
 // outcome is how a call ended.
@@ -85,7 +87,7 @@ func (b *breaker) enter(now int64) (c call, ok, opened bool) {
 	if b.flying++; b.flying == 1 {
 		b.since = now
 	}
-	return call{b.ctx, b.era, now}, true, false
+	return call{ctx: b.ctx, era: b.era, at: now}, true, false
 }
 
 // leave notes how a call ended. opened reports that the breaker has opened for

@@ -30,6 +30,19 @@
 // been spent there and is spent here too: too little is admitted, by one cost,
 // never too much.
 //
+// # Several nodes
+//
+// Of a remote store that keeps its buckets on several nodes (store.Sharded), each node
+// has a breaker, which opens for calls to that node alone. What it has is then decided
+// here and the rest there: the local store is asked what it would say, the remote one
+// spends, then the local one. A request that either refuses has spent nothing, but for
+// a window's count where another request took the last local token between these
+// steps; a bucket's cost is given back. So the buckets of the other nodes stay shared
+// and exact. Of the call on which a node is found to fail, the rest is asked once
+// more, and its own part may be spent there and here: too little is admitted. Where
+// others take over what a lost node had, they are told what was spent here. While any
+// node is lost, nothing is leased.
+//
 // # Refused keys
 //
 // What the remote store refused until an instant is refused here until then

@@ -223,7 +223,7 @@ func (s *Store) renew(l *leases, asks []store.Check) {
 	s.background(func(ctx context.Context) {
 		a := &along{leases: l, checks: asks}
 		defer a.end()
-		if c, ok := s.enter(); ok {
+		if c, ok := s.enterAny(); ok {
 			_, _, _ = s.ask(ctx, c, "lease", nil, nil, a, nil) // the hook was told
 		}
 	})

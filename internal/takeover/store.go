@@ -21,7 +21,11 @@ type Store struct {
 	local    *store.Memory
 	opts     Options
 	base     time.Time
-	breaker  *breaker
+	breaker  *breaker      // of all calls, or, if the store is sharded, of those of a Locker
+	sharded  store.Sharded // nil: all is on one node
+	nodes    nodes
+	opens    atomic.Int32 // nodes whose breaker is open
+	stopped  atomic.Bool
 	seen     *sights
 	arrivals arrivals
 	leases   atomic.Pointer[leases] // nil: none are taken
@@ -53,6 +57,9 @@ func New(remote store.Store, local *store.Memory, o Options) *Store {
 	s.pass.Store(o.Pass)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.breaker = newBreaker(s.opts.Stall)
+	if sharded, ok := remote.(store.Sharded); ok && sharded.Watch(s.beginAt) {
+		s.sharded = sharded
+	}
 	return s
 }
 
@@ -63,8 +70,9 @@ func (s *Store) now() int64 { return int64(time.Since(s.base)) + 1 }
 // with an error instead of being decided here.
 func (s *Store) SetPass(on bool) { s.pass.Store(on) }
 
-// Degraded reports whether the local store decides now.
-func (s *Store) Degraded() bool { return s.breaker.isOpen.Load() }
+// Degraded reports whether the local store decides now: about everything, or, of a
+// remote store with several nodes, about what one of them has.
+func (s *Store) Degraded() bool { return s.breaker.isOpen.Load() || s.opens.Load() > 0 }
 
 // Admit implements [store.Store]. Its only errors are [store.ErrClosed] and, with
 // Pass, those of the remote store and [ErrOpen].
@@ -94,6 +102,9 @@ func (s *Store) decide(ctx context.Context, op string, checks []store.Check, dst
 // decideAll decides without leases. What goes along to the remote store has no
 // part in that.
 func (s *Store) decideAll(ctx context.Context, op string, checks []store.Check, a *along, dst []store.State) (store.Verdict, []store.State, error) {
+	if s.sharded != nil {
+		return s.decideAcross(ctx, op, checks, a, dst)
+	}
 	look := op == "peek"
 	if !s.Degraded() {
 		if v, states, ok := s.refusal(checks, dst, s.now(), look); ok {
@@ -130,9 +141,18 @@ func (s *Store) decideAll(ctx context.Context, op string, checks []store.Check, 
 func (s *Store) enter() (call, bool) {
 	c, ok, opened := s.breaker.enter(s.now())
 	if opened {
-		s.opened(errStalled)
+		s.opened("", s.breaker, errStalled)
 	}
 	return c, ok
+}
+
+// enterAny is enter, but for a call about buckets: if those are on several nodes,
+// each has a breaker of its own.
+func (s *Store) enterAny() (call, bool) {
+	if s.sharded != nil {
+		return s.anyNode(), true
+	}
+	return s.enter()
 }
 
 // ask asks the remote store, after what is due for the same windows, and with
@@ -188,7 +208,7 @@ func (s *Store) call(ctx context.Context, c call, op string, f func(context.Cont
 	}
 	limited, cancel := context.WithDeadline(c.ctx, deadline)
 	defer cancel()
-	err := contained(told{limited, ctx}, f)
+	err := contained(&told{limited, ctx, hurried}, f)
 	now := s.now()
 	o := answered
 	switch {
@@ -201,6 +221,12 @@ func (s *Store) call(ctx context.Context, c call, op string, f func(context.Cont
 	default:
 		o = failed
 	}
+	if c.free {
+		if err != nil && o != moot && !errors.Is(err, ErrOpen) {
+			s.opts.Hooks.Failed(op, ReasonOf(err), err)
+		}
+		return err
+	}
 	opened, mended := s.breaker.leave(c, now, o)
 	if err != nil && o != moot {
 		if c.ctx.Err() != nil && !opened {
@@ -209,7 +235,7 @@ func (s *Store) call(ctx context.Context, c call, op string, f func(context.Cont
 		s.opts.Hooks.Failed(op, ReasonOf(err), err)
 	}
 	if opened {
-		s.opened(err)
+		s.opened("", s.breaker, err)
 	}
 	if mended {
 		s.settleSoon()
@@ -221,10 +247,17 @@ func (s *Store) call(ctx context.Context, c call, op string, f func(context.Cont
 // caller's context has to tell.
 type told struct {
 	context.Context
-	caller context.Context
+	caller  context.Context
+	hurried bool // the caller's deadline is sooner than the call's own
 }
 
-func (c told) Value(key any) any {
+// toldKey is the key under which a call's context tells of itself.
+type toldKey struct{}
+
+func (c *told) Value(key any) any {
+	if key == (toldKey{}) {
+		return c
+	}
 	if v := c.Context.Value(key); v != nil { // what package context keeps there
 		return v
 	}
@@ -257,8 +290,13 @@ func (s *Store) Refund(ctx context.Context, checks []store.Check) error {
 			here = append(here, s.opts.share(c))
 		}
 	}
+	if s.sharded != nil {
+		there, away := s.split(told, "")
+		here = append(here, pick(told, away)...)
+		told = pick(told, there)
+	}
 	if len(told) > 0 {
-		c, ok := s.enter()
+		c, ok := s.enterAny()
 		if !ok || s.call(ctx, c, "refund", func(ctx context.Context) error { return s.remote.Refund(ctx, told) }) != nil {
 			here = append(here, told...)
 		}
@@ -326,7 +364,9 @@ func (s *Store) Retire(stop bool) error {
 	}
 	s.flush(s.ctx)
 	if stop {
+		s.stopped.Store(true)
 		s.breaker.stop()
+		s.nodes.stop()
 	}
 	s.cancel()
 	s.work.Wait()

@@ -73,6 +73,10 @@
 // lends to a request that will be refused by a caller's own. No bucket ever admits
 // more than it holds.
 //
+// With a slot for each key, a limiter stands in for the keys of a lost node alone,
+// and goes on asking the others. With one slot for all, they are on one node: if it
+// is lost, all are counted in each process until it is back or replaced.
+//
 // Set cluster-require-full-coverage to no, or the loss of one node stops them all.
 //
 // # Failure
