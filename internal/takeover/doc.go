@@ -26,7 +26,14 @@
 //	level + rate·W, or R·cost if that is more
 //
 // where level is what the bucket held when it was last seen; a replica that never
-// heard of it takes it for full. A call that failed after it was sent may have
+// heard of it takes it for full. Around its end they may admit more, by
+//
+//	(R−1)/R · (min(burst, level + rate·W) + rate·T)
+//
+// at most: the remote bucket has refilled meanwhile, and the first replica that is back
+// takes off what it has itself spent, not what the others have; and for the time T,
+// about a second, in which some share and some do not, these spend their part of the
+// rate besides. A call that failed after it was sent may have
 // been spent there and is spent here too: too little is admitted, by one cost,
 // never too much.
 //

@@ -87,5 +87,7 @@
 // though nobody was admitted for it. That errs on the side of too few, by one cost
 // a failed call; to send it again would spend twice, to refund it might mint. After
 // a failover, what the old master had not yet replicated is forgotten: a bucket may
-// admit that much again.
+// admit that much again. go-redis itself writes a line to stderr for each connection
+// that cannot be made, several a second while a server is down; its SetLogger, which
+// is the program's to call, sends them elsewhere.
 package redis
