@@ -139,7 +139,7 @@ func (a *admissions) add(t time.Time) {
 	a.at = append(a.at, t)
 }
 
-// within claims of every window that it has no more than is promised, and returns
+// keepTo claims of every window that it has no more than is promised, and returns
 // how far one has come above what a bucket without leases admits.
 func (a *admissions) keepTo(t *testing.T, limit store.Limit, tau time.Duration) (above float64) {
 	t.Helper()
@@ -359,12 +359,12 @@ func TestAReplicaThatDiesLosesItsLeaseOnly(t *testing.T) {
 
 func TestALeaseEndsWithItsLimit(t *testing.T) {
 	for name, end := range map[string]func(s *Store, c *store.Check){
-		"another rate":      func(_ *Store, c *store.Check) { c.Limit.Rate = 500 },
-		"another burst":     func(_ *Store, c *store.Check) { c.Limit.Burst = 100 },
-		"another time":      func(s *Store, _ *store.Check) { s.SetLeases(map[string]time.Duration{"global": time.Second}) },
-		"no leases":         func(s *Store, _ *store.Check) { s.SetLeases(nil) },
-		"a bucket reset":    func(s *Store, c *store.Check) { s.Forget(c.Scope, c.Key) },
-		"a tier that is no": func(s *Store, c *store.Check) { s.Drop(c.Scope) },
+		"another rate":   func(_ *Store, c *store.Check) { c.Limit.Rate = 500 },
+		"another burst":  func(_ *Store, c *store.Check) { c.Limit.Burst = 100 },
+		"another time":   func(s *Store, _ *store.Check) { s.SetLeases(map[string]time.Duration{"global": time.Second}) },
+		"no leases":      func(s *Store, _ *store.Check) { s.SetLeases(nil) },
+		"a bucket reset": func(s *Store, c *store.Check) { s.Forget(c.Scope, c.Key) },
+		"a tier dropped": func(s *Store, c *store.Check) { s.Drop(c.Scope) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			lending(t, func(t *testing.T, s *Store, remote *far, _ *log) {
