@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/weir-go/weir/internal/jws"
 	"github.com/weir-go/weir/problem"
 	"github.com/weir-go/weir/store"
 )
@@ -78,13 +77,14 @@ func (l *Limiter) judge(t *transit, b *basket) bool {
 	if windows && !t.exempt {
 		b.addWindow(l, t)
 	}
-	account := -1
+	account, renewal := -1, false
+	var key store.Key
 	if claims {
-		if t.account == "" && !l.findClaim(t, b) {
+		if (t.account == "" || tiers && c.renewal != nil) && !l.findClaim(t, b) {
 			return false // refused before the body was read
 		}
 		if t.account != "" {
-			key := l.keyer.key(TierPerAccount, t.account)
+			key = l.keyer.key(TierPerAccount, t.account)
 			if p.deny.accounts[key] {
 				return l.denied(t)
 			}
@@ -97,7 +97,11 @@ func (l *Limiter) judge(t *transit, b *basket) bool {
 				if !t.sure {
 					b.claimant = t.who.key
 				}
-				b.addAccount(c, key)
+				if renewal = l.renews(t, key); renewal {
+					b.add(c.renewal, key, c.renewal.limit)
+				} else {
+					b.addAccount(c, key)
+				}
 			}
 		}
 	}
@@ -114,7 +118,12 @@ func (l *Limiter) judge(t *transit, b *basket) bool {
 	if len(b.checks) == 0 {
 		return t.through(&c.count.admitted)
 	}
-	v := l.decide(t.r, p, c, b)
+	v := l.decide(t.w, t.r, p, c, b)
+	if renewal && !v.Admitted() && b.uses[v.Refused] == c.renewal { // others were quicker: an order like any other
+		b.checks, b.uses = b.checks[:account], b.uses[:account]
+		b.addAccount(c, key)
+		v = l.decide(t.w, t.r, p, c, b)
+	}
 	l.countShadows(c, b)
 	if !v.Admitted() {
 		l.throttled(t, b, v)
@@ -170,14 +179,19 @@ func (l *Limiter) findVouched(t *transit) {
 	}
 }
 
-// findClaim finds the account that the request claims. Where that takes reading
+// findClaim finds the account that the request claims, and the certificate that
+// it says it replaces where that matters. Where that takes reading
 // the body, what needs no body is asked first: a request that it refuses keeps
 // its body unread (requirement R6), and false is returned.
 func (l *Limiter) findClaim(t *transit, b *basket) bool {
 	switch t.c.kind {
 	case KindEST:
-		if user, _, ok := t.r.BasicAuth(); ok {
-			t.account = user
+		if user, _, ok := t.r.BasicAuth(); ok && user != "" && t.account == "" {
+			// As the auth lock has it: spellings that a directory takes for one user
+			// are one account. What could be no user's name hides one.
+			if t.account, ok = folded(user, true); !ok {
+				t.account, b.hidden = "", true
+			}
 		}
 	case KindACME:
 		if t.r.Method != http.MethodPost || t.r.Body == nil || t.r.Body == http.NoBody {
@@ -190,10 +204,13 @@ func (l *Limiter) findClaim(t *transit, b *basket) bool {
 				return false
 			}
 		}
-		var hidden bool
-		t.account, b.bodyRead, hidden = jws.Claim(t.r, maxBody)
-		if hidden {
-			b.hidden = true
+		claim, ok := l.readClaim(t)
+		if !ok {
+			return false
+		}
+		b.bodyRead, t.replaces = claim.Read, claim.Replaces
+		if t.account == "" {
+			t.account, b.hidden = claim.Account, claim.Hidden
 		}
 	}
 	return true
@@ -283,7 +300,7 @@ func (l *Limiter) throttled(t *transit, b *basket, v store.Verdict) {
 	t.arrived = t.arrived || b.hasArrived
 	l.arrive(t)
 	rej := problem.Rejection{
-		Status: http.StatusTooManyRequests, Reason: problem.ReasonRate,
+		Status: t.c.status, Reason: problem.ReasonRate,
 		Class: string(t.c.name), Tier: u.tier.name, RetryAfter: v.RetryAfter,
 	}
 	if t.p.headers.IETF {

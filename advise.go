@@ -74,9 +74,7 @@ func (c Config) Advise() []Advice {
 		add("tiers.global", "there is no global limit: many addresses together can still overload the server")
 	}
 	c.adviseAuthLock(add)
-	if len(c.Guards) > 0 && !slices.ContainsFunc(c.Endpoints, func(e Endpoint) bool { return e.Guard != "" }) {
-		add("guards", "no endpoint names a guard: it holds only where the program calls Guard itself")
-	}
+	c.adviseGuards(add)
 	for i, name := range c.Shadow {
 		if name == StageAuthLock {
 			add(fmt.Sprintf("shadow[%d]", i), "the auth lock only counts and logs what it would refuse, and delays nobody")

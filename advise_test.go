@@ -54,6 +54,9 @@ func TestWhatIsLegalButSuspiciousIsAdvisedUpon(t *testing.T) {
 		want   []suspicion
 	}{
 		{"no proxy, and clients counted by address (I8)", trusting(), []suspicion{noProxies}},
+		{"an auth lock that an outage turns off", func(c *Config) {
+			c.AuthLock.Enabled, c.Store.OnError = true, "allow"
+		}, []suspicion{{"auth_lock", "no endpoint has an auth"}, {"store.on_error", "turns the auth lock off"}}},
 		{"no proxy, and addresses counted in buckets of a class only", func(c *Config) {
 			c.ClientIP.TrustedProxies, c.Tiers.PerIP = nil, TierConfig{}
 			c.Endpoints[0].Limits = map[string]Limit{"per_ip": {1, 2}}
@@ -81,6 +84,14 @@ func TestWhatIsLegalButSuspiciousIsAdvisedUpon(t *testing.T) {
 			c.Tiers.Custom[0].Overrides = map[string]Limit{"f1": {}}
 		}, []suspicion{{"tiers.custom[0].overrides", "use exempt"}, {"tiers.per_account.overrides", "use exempt"}}},
 		{"no global limit", func(c *Config) { c.Tiers.Global = TierConfig{} }, []suspicion{{"tiers.global", "overload"}}},
+		{"backends that may each hold every slot", func(c *Config) {
+			c.Endpoints[0].Backend = "left"
+			c.Endpoints = append(c.Endpoints, Endpoint{Class: "right", Guard: "hsm", Backend: "right"})
+			c.Guards["hsm"] = GuardConfig{MaxInFlight: 4, BackendShare: 100}
+		}, []suspicion{{"guards.hsm.backend_share", "each of 2 backends"}}},
+		{"a lane for a class that does not come to the guard", func(c *Config) {
+			c.Guards["hsm"] = GuardConfig{MaxInFlight: 4, Lanes: map[string]LaneConfig{"a": {Classes: []Class{"order", "other"}}}}
+		}, []suspicion{{"guards.hsm.lanes.a.classes[1]", "no endpoint of class other"}}},
 		{"a guard that no endpoint names", func(c *Config) { c.Endpoints[0].Guard = "" }, []suspicion{{"guards", "no endpoint names a guard"}}},
 		{"tiers in shadow", func(c *Config) { c.Shadow = []string{"fleet", "global"} }, []suspicion{
 			{"shadow[0]", "tier fleet only counts"}, {"shadow[1]", "tier global only counts"}}},

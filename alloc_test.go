@@ -3,8 +3,10 @@
 package weir
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,6 +43,9 @@ func TestAllocsOfARequest(t *testing.T) {
 	overrides.Tiers.PerAccount.Overrides = map[string]Limit{"somebody": {roomy, roomy}}
 	shadow := tiers(spent, spent, spent)
 	shadow.Shadow = []string{TierGlobal, TierPerIP, TierPerAccount}
+	guarded := tiers(roomy, roomy, roomy)
+	guarded.Endpoints[0].Guard, guarded.Endpoints[0].Backend = "hsm", "left"
+	guarded.Guards = map[string]GuardConfig{"hsm": {MaxInFlight: 8, BackendShare: 50, Lanes: map[string]LaneConfig{"orders": {Classes: []Class{"order"}, Reserve: 2}}}}
 	disabled := Config{}
 
 	for _, tc := range []struct {
@@ -57,6 +62,7 @@ func TestAllocsOfARequest(t *testing.T) {
 		{"admitted behind a trusted proxy", proxied, "/acme/new-order", 200, 2},
 		{"admitted with overrides", overrides, "/acme/new-order", 200, 2},
 		{"admitted by tiers in shadow", shadow, "/acme/new-order", 200, 2},
+		{"admitted with a slot of a lane, for a backend", guarded, "/acme/new-order", 200, 2},
 		{"exempt", exempt, "/acme/new-order", 200, 2},
 		// The rest is ServeMux: it looks for methods that would do, …
 		{"of no class", tiers(roomy, roomy, roomy), "/elsewhere", 200, 13},
@@ -99,3 +105,43 @@ func TestAllocsOfReadingWhatIsKnown(t *testing.T) {
 	}))
 	h.ServeHTTP(httptest.NewRecorder(), from(addr1))
 }
+
+func TestAllocsOfNarrowingByAQuery(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Endpoints = PKIEndpoints()
+	e := &newLimiter(t, cfg).policy.Load().endpoints
+	r := httptest.NewRequest("GET", "/scep/pkiclient.exe?operation=GetCACaps&message=ca", nil)
+	if c := e.of(r); c == nil || c.name != ClassSCEPCA {
+		t.Fatal("the request is not of the class it should be")
+	}
+	if got := testing.AllocsPerRun(200, func() { e.of(r) }); got > 0 {
+		t.Errorf("finding the class allocates %v times", got)
+	}
+}
+
+// A body of 10 MB, or of 64 KiB and a byte, costs a buffer and no copy of it.
+func TestMemoryOfLongBodies(t *testing.T) {
+	h := newLimiter(t, acmeConfig(1e6)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
+	for _, announced := range []int64{-1, 10 << 20} {
+		r := acmePost("/acme/new-order", addr1, "x")
+		w := &nullWriter{h: http.Header{}}
+		var before, after runtime.MemStats
+		const runs = 10
+		runtime.ReadMemStats(&before)
+		for range runs {
+			r.ContentLength = announced
+			r.Body = io.NopCloser(io.LimitReader(zeros{}, 10<<20))
+			h.ServeHTTP(w, r)
+		}
+		runtime.ReadMemStats(&after)
+		if per := (after.TotalAlloc - before.TotalAlloc) / runs; per > 4*maxBody {
+			t.Errorf("a body of 10 MB, announced as %d, costs %d bytes", announced, per)
+		}
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }

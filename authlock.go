@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -110,64 +111,6 @@ func (l *Limiter) begin(ctx context.Context, p *policy, v *visit, c Credential, 
 	}
 	l.countLocked(a.class, a.wordOf(verdict))
 	return nil, &LockedError{a.wordOf(verdict).String(), verdict.RetryAfter}
-}
-
-// beginLock asks the store, or who stands in for it while it fails. What was
-// locked here meanwhile stays so until it ends, also when the store is back.
-func (l *Limiter) beginLock(ctx context.Context, a *Attempt) store.LockVerdict {
-	if l.locker == store.Locker(l.local) {
-		return l.beginLocally(ctx, a)
-	}
-	if l.stoodIn.Load() {
-		look := a.at
-		look.Reserve = store.ReserveNever
-		if v, err := l.local.Begin(ctx, &look); err == nil && !v.Admitted() {
-			return v
-		}
-	}
-	v, err := l.locker.Begin(ctx, &a.at)
-	if err == nil {
-		a.by = l.locker
-		return v
-	}
-	if ctx.Err() != context.Canceled { // a client that left is no failure of the store
-		l.storeFailed("begin", err)
-	}
-	if a.p.cfg.Store.OnError == "allow" {
-		return store.LockVerdict{Refused: -1}
-	}
-	l.stoodIn.Store(true)
-	return l.beginLocally(ctx, a)
-}
-
-func (l *Limiter) beginLocally(ctx context.Context, a *Attempt) store.LockVerdict {
-	v, err := l.local.Begin(ctx, &a.at)
-	if err != nil {
-		return store.LockVerdict{Refused: -1}
-	}
-	a.by = l.local
-	return v
-}
-
-// settleLock settles an attempt where it was begun. The client may have gone;
-// its verdict is due all the same. a.mu is held.
-func (l *Limiter) settleLock(a *Attempt, o store.Outcome) store.LockVerdict {
-	ctx := context.Background()
-	v, err := a.by.Settle(ctx, &a.at, o)
-	if err == nil {
-		return v
-	}
-	l.storeFailed("settle", err)
-	open := store.LockVerdict{Refused: -1}
-	if a.by == store.Locker(l.local) || a.p.cfg.Store.OnError == "allow" {
-		return open
-	}
-	l.stoodIn.Store(true)
-	a.at.Ticket = 0
-	if v, err = l.local.Settle(ctx, &a.at, o); err != nil {
-		return open
-	}
-	return v
 }
 
 // refuseLocked answers an attempt that is not made, or whose outcome is not
@@ -280,6 +223,10 @@ type AuditEvent struct {
 // account goes too. With AddressLockConfig.PerCredential Credential.ID says
 // which credential at the address; the counts of the address as a whole are
 // cleared in any case.
+//
+// With a shared store that is for all processes, but for what others have locked
+// themselves while the store was away: that ends by itself. If the store fails, what
+// this process has locked is lifted all the same, and the error is returned.
 func (l *Limiter) Unlock(ctx context.Context, c Credential, addr netip.Addr) (lifted int, err error) {
 	p := l.policy.Load()
 	if p.lock == nil {
@@ -290,33 +237,29 @@ func (l *Limiter) Unlock(ctx context.Context, c Credential, addr netip.Addr) (li
 		a.who.key = p.prefixOf(addr.Unmap()).Addr().As16()
 	}
 	p.lock.fill(a, &l.keyer, c, addr.IsValid())
-	lift := func(locker store.Locker, scope string, key, caller store.Key) error {
-		was, err := locker.Unlock(ctx, scope, key, caller)
-		if was {
-			lifted++
+	var errs []error
+	lift := func(scope string, key, caller store.Key) {
+		lockers := []store.Locker{l.locker}
+		if l.locker != store.Locker(l.local) { // what it has locked while it stood in
+			lockers = append(lockers, l.local)
+			l.recall.forget(scope, key, caller)
 		}
-		return err
-	}
-	lockers := []store.Locker{l.locker}
-	if l.locker != store.Locker(l.local) {
-		lockers = append(lockers, l.local) // what it has locked while it stood in
-	}
-	for _, locker := range lockers {
-		for _, counter := range a.at.Counters {
-			if err := lift(locker, counter.Scope, counter.Key, store.Key{}); err != nil {
-				return lifted, err
+		for _, locker := range lockers {
+			was, err := locker.Unlock(ctx, scope, key, caller)
+			if was {
+				lifted++
 			}
-		}
-		if acc := &a.at.Account; acc.Scope != "" {
-			if err := lift(locker, acc.Scope, acc.Key, store.Key{}); err != nil {
-				return lifted, err
-			}
-			if addr.IsValid() {
-				if err := lift(locker, acc.Scope, acc.Key, acc.Caller); err != nil {
-					return lifted, err
-				}
-			}
+			errs = append(errs, err)
 		}
 	}
-	return lifted, nil
+	for _, counter := range a.at.Counters {
+		lift(counter.Scope, counter.Key, store.Key{})
+	}
+	if acc := &a.at.Account; acc.Scope != "" {
+		lift(acc.Scope, acc.Key, store.Key{})
+		if addr.IsValid() {
+			lift(acc.Scope, acc.Key, acc.Caller)
+		}
+	}
+	return lifted, errors.Join(errs...)
 }

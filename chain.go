@@ -13,16 +13,23 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 	if l.isBare() {
 		return next
 	}
+	l.adviseTimeout(next)
 	return &chain{l: l, next: next, stages: allStages}
 }
 
-// Protect is the same chain for a handler whose class is known. It panics if
+// Protect is the same chain for a handler whose class is known. Inside a
+// [Limiter.Handler] it does what is not done yet: lists, tiers and windows that
+// the request went through as the class of a pattern are not asked again, and
+// [Info] still has that class; a guard, and the auth lock unless the request is
+// inside it, are those of class. A request that had no class has this one from
+// there on. It panics if
 // the class is not defined by an endpoint or as the default class: that is a
 // mistake in the program, found when it starts.
 func (l *Limiter) Protect(class Class, next http.Handler) http.Handler {
 	if l.isBare() {
 		return next
 	}
+	l.adviseTimeout(next)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p := l.policy.Load(); p.on && p.classes[class] == nil {
@@ -201,6 +208,8 @@ type transit struct {
 	who     asker
 	stages  stages // to go through
 	account string
+	// replaces is the certificate that the request says it replaces.
+	replaces string
 	outcome
 }
 

@@ -89,7 +89,7 @@ type ExemptConfig struct {
 	Networks []string `json:"networks" yaml:"networks" toml:"networks"` // addresses and CIDR networks
 	// Accounts are written as requests name them: an ACME one by the path of its
 	// URL, "/acme/acct/7", or the whole URL; an EST one by its HTTP Basic user, in
-	// the case in which it is sent. One that is only claimed is spared by the
+	// any case: users are told apart as the auth lock does (see [Credential]). One that is only claimed is spared by the
 	// account tier alone.
 	Accounts []string `json:"accounts" yaml:"accounts" toml:"accounts"`
 	Classes  []Class  `json:"classes" yaml:"classes" toml:"classes"`
@@ -118,8 +118,14 @@ type TiersConfig struct {
 	// Overrides name an address or a network; in a network each client has a
 	// bucket of that size, and the longest network wins.
 	PerIP TierConfig `json:"per_ip" yaml:"per_ip" toml:"per_ip"`
-	// PerAccount is a bucket for each account. Default 50/s, burst 100.
+	// PerAccount is a bucket for each account. Default 50/s, burst 100. An ACME
+	// request that another tier refuses before its body is read has no account
+	// yet: its Retry-After leaves this tier out, which may refuse it then.
 	PerAccount TierConfig `json:"per_account" yaml:"per_account" toml:"per_account"`
+	// Renewal is a bucket for each account that the renewals spend from which
+	// [WithRenewal] exempts from PerAccount. Default 10/s, burst 100. Without
+	// that option it does nothing; with it, it must have both values.
+	Renewal Limit `json:"renewal" yaml:"renewal" toml:"renewal"`
 	// Custom are keyed tiers of your own; each needs [WithKey].
 	Custom []CustomTierConfig `json:"custom" yaml:"custom" toml:"custom"`
 	// MaxKeys bounds the buckets of each keyed tier. At the bound nobody is
@@ -216,7 +222,8 @@ type AuthLockConfig struct {
 	ReserveAlways bool `json:"reserve_always" yaml:"reserve_always" toml:"reserve_always"`
 	// MaxKeys bounds the counters of each kind, and the remembered addresses.
 	// At the bound those with the fewest failures go first and locks last.
-	// Default 100 000.
+	// Default 100 000. Redis has no such bound: there each counter goes when it has
+	// ended, and what the process counts while it is away is bounded.
 	MaxKeys int `json:"max_keys" yaml:"max_keys" toml:"max_keys"`
 }
 
@@ -286,22 +293,57 @@ type DelayConfig struct {
 	MaxPerAddress int `json:"max_per_address" yaml:"max_per_address" toml:"max_per_address"`
 }
 
-// GuardConfig is one in-flight guard (requirements G1–G4).
+// GuardConfig is one in-flight guard (requirements G1–G9).
 type GuardConfig struct {
 	// MaxInFlight is how many hold a slot at once. 0 takes the size of the
 	// protected pool from [WithPoolSize].
 	MaxInFlight int `json:"max_in_flight" yaml:"max_in_flight" toml:"max_in_flight"`
-	// MaxQueue is how many more may wait, first come first served. 0 means the
-	// default, 64; a class that is not to wait says so with its Mode.
+	// MaxQueue is how many more may wait in each lane. 0 means the default, 64; a
+	// class that is not to wait says so with its Mode.
 	MaxQueue int `json:"max_queue" yaml:"max_queue" toml:"max_queue"`
-	// AcquireTimeout is how long one waits at most, and the Retry-After of those
-	// that are shed. 0 means the default, 5s. A client that leaves is noticed at
+	// AcquireTimeout is how long one waits at most. 0 means the default, 5s. A
+	// request that would wait for longer, as far as can be told from how quickly
+	// the queue moves, is shed when it comes. A client that leaves is noticed at
 	// once if its body is no longer than 64 KiB, over HTTP/1.1; else when the wait
 	// is over.
 	AcquireTimeout Duration `json:"acquire_timeout" yaml:"acquire_timeout" toml:"acquire_timeout"`
-	// BackendShare is the percentage of slots that one backend may hold. Not
-	// available in this version: must be 0.
+	// BackendShare is the percentage of slots that one backend may hold, rounded
+	// down, at least one slot; a request above it is shed at once (requirement
+	// G5). [Endpoint].Backend and [Guard.AcquireFor] say which backend work is
+	// for; work that names none is not counted. 1 to 100. 0 means 75 if endpoints
+	// name more than one backend behind the guard, else 100, which is no bound.
 	BackendShare int `json:"backend_share" yaml:"backend_share" toml:"backend_share"`
+	// Discipline says who is served when a slot comes free. "fair" (default):
+	// clients take turns, each in the order of its requests; when the queue is
+	// full, a client with two waiting requests less takes the place of the newest
+	// of the one that has most. "newest_first": who came last, and when the queue
+	// is full the oldest goes; under overload few wait long and many in vain.
+	// "controlled_delay": fair, until the queue has not been empty for a while;
+	// then newest first, and waiting for no longer than work usually takes.
+	Discipline string `json:"discipline,omitempty" yaml:"discipline,omitempty" toml:"discipline,omitempty"`
+	// Lanes give groups of classes a queue of their own and slots that others
+	// cannot take (requirement G9), by name. Classes in no lane share one that is
+	// called default, as does work without a class. Default none. A lane that
+	// holds less than its reserve is served first; what is not reserved goes to
+	// the lane that holds least.
+	Lanes map[string]LaneConfig `json:"lanes,omitempty" yaml:"lanes,omitempty" toml:"lanes,omitempty"`
+}
+
+// LaneConfig is a part of a guard for some classes.
+type LaneConfig struct {
+	// Classes are those of the lane. A class is in one lane at most.
+	Classes []Class `json:"classes" yaml:"classes" toml:"classes"`
+	// Reserve is how many slots only this lane may take. Default 0. All reserves
+	// of a guard together must leave one slot. If the pool of [WithPoolSize] has
+	// no room for them they are cut, which is logged.
+	Reserve int `json:"reserve,omitempty" yaml:"reserve,omitempty" toml:"reserve,omitempty"`
+	// MaxQueue is how many may wait in the lane. 0 means the guard's MaxQueue.
+	MaxQueue int `json:"max_queue,omitempty" yaml:"max_queue,omitempty" toml:"max_queue,omitempty"`
+	// MaxShare is the percentage of slots that the lane may hold, rounded down, at
+	// least one slot. 0 means 100.
+	MaxShare int `json:"max_share,omitempty" yaml:"max_share,omitempty" toml:"max_share,omitempty"`
+	// Discipline replaces the guard's. "" means the guard's.
+	Discipline string `json:"discipline,omitempty" yaml:"discipline,omitempty" toml:"discipline,omitempty"`
 }
 
 // HeadersConfig says which rate-limit headers responses carry (requirement
@@ -325,8 +367,9 @@ type StoreConfig struct {
 	// when a Config that is enabled is first put in force, and must answer then.
 	Backend string `json:"backend" yaml:"backend" toml:"backend"`
 	// OnError is what happens to a request while the store fails: "local"
-	// (default) counts it in this process, "allow" lets it pass uncounted. The auth
-	// lock, with Redis, counts in each process in any case.
+	// (default) counts it in this process, "allow" lets it pass uncounted. Both hold
+	// for attempts of the auth lock as well: with "allow" an outage is a time in
+	// which guesses at passwords are neither counted nor refused.
 	OnError string `json:"on_error" yaml:"on_error" toml:"on_error"`
 	// KeySecret keys the hashes that stand for account and other ids. Default
 	// "": random for each process. Replicas that share a store must share it; any
@@ -380,6 +423,7 @@ func DefaultConfig() Config {
 			Global:     TierConfig{Rate: 200, Burst: 400},
 			PerIP:      TierConfig{Rate: 20, Burst: 40},
 			PerAccount: TierConfig{Rate: 50, Burst: 100},
+			Renewal:    Limit{Rate: 10, Burst: 100},
 			MaxKeys:    100_000, IdleTTL: Duration(10 * time.Minute),
 			MaxWaiting: 256,
 		},
@@ -428,6 +472,14 @@ func (c Config) clone() Config {
 	}
 	c.Windows.Exclude = slices.Clone(c.Windows.Exclude)
 	c.Guards = maps.Clone(c.Guards)
+	for name, g := range c.Guards {
+		g.Lanes = maps.Clone(g.Lanes)
+		for name, lane := range g.Lanes {
+			lane.Classes = slices.Clone(lane.Classes)
+			g.Lanes[name] = lane
+		}
+		c.Guards[name] = g
+	}
 	c.Shadow = slices.Clone(c.Shadow)
 	c.Store.Leases = maps.Clone(c.Store.Leases)
 	return c

@@ -214,7 +214,7 @@ func TestEveryFieldHasTheSameNameInEveryFormat(t *testing.T) {
 		}
 	}
 	walk(reflect.TypeFor[Config]())
-	assert.Len(t, seen, 18, "config structs")
+	assert.Len(t, seen, 19, "config structs")
 }
 
 func TestAConfigSurvivesTheWayThroughAFile(t *testing.T) {
@@ -352,6 +352,7 @@ func TestAConfigFromScratchGetsTheSameDefaults(t *testing.T) {
 	want := DefaultConfig()
 	want.ClientIP.XRealIP = false // a boolean cannot tell "left out" from "false"
 	want.Tiers.Global, want.Tiers.PerIP, want.Tiers.PerAccount = TierConfig{}, TierConfig{}, TierConfig{}
+	want.Tiers.Renewal = Limit{}
 	// Counts of 0 mean something of their own, and no pattern is excluded
 	// unless it is written.
 	want.Windows = WindowsConfig{Window: want.Windows.Window}
@@ -362,7 +363,7 @@ func TestAConfigFromScratchGetsTheSameDefaults(t *testing.T) {
 	}
 	c := Config{Guards: map[string]GuardConfig{"hsm": {}}, Endpoints: []Endpoint{{Class: "order"}}}
 	filled := c.withDefaults()
-	assert.Equal(t, GuardConfig{MaxQueue: 64, AcquireTimeout: Duration(5e9)}, filled.Guards["hsm"])
+	assert.Equal(t, GuardConfig{MaxQueue: 64, AcquireTimeout: Duration(5e9), BackendShare: 100, Discipline: "fair"}, filled.Guards["hsm"])
 	assert.Equal(t, Endpoint{Class: "order", Kind: KindAPI, Mode: ModeWait, Cost: 1, Auth: AuthNone}, filled.Endpoints[0])
 	assert.Equal(t, GuardConfig{}, c.Guards["hsm"], "the caller's own map was changed")
 	assert.Equal(t, Endpoint{Class: "order"}, c.Endpoints[0], "the caller's own slice was changed")

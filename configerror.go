@@ -90,23 +90,24 @@ func (f *faults) err() error {
 	return errors.Join(errs...)
 }
 
-// position is where a path stands in a configuration: fields and list elements by
-// their position, what is in a map by its key.
-type position struct {
-	fields []int
-	key    string
-	inner  int // field of the map's element; -1: none
+// position is where a path stands in a configuration, step by step: fields and
+// list elements by their position, what is in a map by its key.
+type position []step
+
+type step struct {
+	i   int
+	key string
 }
 
 func (p position) compare(q position) int {
-	return cmp.Or(slices.Compare(p.fields, q.fields), cmp.Compare(p.key, q.key), cmp.Compare(p.inner, q.inner))
+	return slices.CompareFunc(p, q, func(a, b step) int { return cmp.Or(cmp.Compare(a.i, b.i), cmp.Compare(a.key, b.key)) })
 }
 
-// positionOf walks a path down the types of Config. A map ends the walk, for its
-// keys are free text: only a last word that is a field of its elements is not
-// taken for a part of the key.
-func positionOf(path string) position {
-	p := position{inner: -1}
+// positionOf walks a path down the types of Config. The keys of a map may be free
+// text, dots included: of what is behind one, only a last word that is a field of
+// the map's elements is taken for that. Where elements have lists and maps of
+// their own, keys are words.
+func positionOf(path string) (p position) {
 	for t := reflect.TypeFor[Config](); path != ""; {
 		path = strings.TrimPrefix(path, ".")
 		switch t.Kind() {
@@ -116,26 +117,42 @@ func positionOf(path string) position {
 			if i < 0 {
 				return p
 			}
-			p.fields = append(p.fields, i)
+			p = append(p, step{i: i})
 			t, path = t.Field(i).Type, path[end:]
 		case reflect.Slice:
 			index, rest, _ := strings.Cut(strings.TrimPrefix(path, "["), "]")
 			i, _ := strconv.Atoi(index)
-			p.fields = append(p.fields, i)
+			p = append(p, step{i: i})
 			t, path = t.Elem(), rest
 		case reflect.Map:
-			p.key = path
-			if dot := strings.LastIndex(path, "."); dot >= 0 {
-				if p.inner = fieldNamed(t.Elem(), path[dot+1:]); p.inner >= 0 {
-					p.key = path[:dot]
-				}
+			end := strings.LastIndexByte(path, '.')
+			if t.Elem().Kind() != reflect.Struct {
+				end = -1 // all of it is the key
+			} else if nests(t.Elem()) {
+				end = strings.IndexByte(path, '.')
+			} else if end >= 0 && fieldNamed(t.Elem(), path[end+1:]) < 0 {
+				end = -1
 			}
-			return p
+			if end < 0 {
+				end = len(path)
+			}
+			p = append(p, step{key: path[:end]})
+			t, path = t.Elem(), path[end:]
 		default:
 			return p
 		}
 	}
 	return p
+}
+
+// nests reports whether a struct has lists or maps.
+func nests(t reflect.Type) bool {
+	for i := range t.NumField() {
+		if k := t.Field(i).Type.Kind(); k == reflect.Map || k == reflect.Slice {
+			return true
+		}
+	}
+	return false
 }
 
 // fieldNamed returns the index of the field that a file calls name, or -1.

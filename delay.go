@@ -103,11 +103,18 @@ func sleep(ctx context.Context, closed <-chan struct{}, d time.Duration) {
 // extendDeadline adds the delay to the server's write deadline, which began to
 // run when the request was read: a WriteTimeout shorter than the delay would
 // end the connection without an answer. Only a server that has a WriteTimeout
-// sets the deadline anew for the next request, so only there is it touched.
-func extendDeadline(w http.ResponseWriter, r *http.Request, d time.Duration) {
-	if srv, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && srv.WriteTimeout > 0 {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d + srv.WriteTimeout))
+// sets the deadline anew for the next request, so only there is it touched. If it
+// cannot be moved, it returns the latest that it can be; else the zero time.
+func extendDeadline(w http.ResponseWriter, r *http.Request, d time.Duration) (fixed time.Time) {
+	srv, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if !ok || srv.WriteTimeout <= 0 {
+		return time.Time{}
 	}
+	by := time.Now().Add(srv.WriteTimeout)
+	if http.NewResponseController(w).SetWriteDeadline(by.Add(d)) != nil {
+		return by
+	}
+	return time.Time{}
 }
 
 // delayBuckets are the upper bounds of the histogram, in seconds: the steps of

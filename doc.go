@@ -56,7 +56,9 @@
 // An [Endpoint] gives the requests that match a net/http.ServeMux pattern a
 // [Class], one word that configuration, metrics and logs use from then on, and a
 // [Kind], the protocol in which a refusal is written. [PKIEndpoints] has those
-// of a PKI. [Limiter.Protect] is for handlers whose class is known.
+// of a PKI, in the layouts of several servers. [Limiter.Protect] is for handlers
+// whose class is known. Where the query says what is asked for, as in SCEP, an
+// endpoint's Query narrows its pattern.
 //
 // A path with a segment . or .., or one that has two classes, read as it stands
 // and with its escapes decoded, is refused with 400: what it would be served as
@@ -75,7 +77,8 @@
 // so that a spray of made-up keys never frees a key that was drained.
 //
 // The account of an ACME request is the kid of its JWS; that of an EST request
-// its HTTP Basic user; [WithAccount] and [SetAccount] say it for any other. The
+// its HTTP Basic user, in any of the spellings that are one [Credential];
+// [WithAccount] and [SetAccount] say it for any other. The
 // kid is read from a POST of type application/jose+json only (RFC 8555, section
 // 6.2), in at most 64 KiB. What is longer, or cannot be read, has no account and
 // pays a bucket of that tier which its address has for all such requests. What
@@ -83,6 +86,9 @@
 // it is a way around the account tier. A claim can be false: [Disown] gives the
 // token back to the account that was only named, and an endpoint with Disown
 // does it by itself where the answer does not show that the account was proved.
+//
+// An order that says which certificate it replaces (RFC 9773) can be exempted
+// from its account's tier by [WithRenewal], under a ceiling of its own.
 //
 // # Windows
 //
@@ -118,7 +124,35 @@
 // before the work: MaxInFlight hold a slot, MaxQueue wait, the rest gets 503. A
 // slot is held until the handler has returned, however it returns. A body is read
 // before that, up to 64 KiB: nobody is to send slowly in a slot. Outside
-// HTTP use [Guard.Acquire].
+// HTTP use [Guard.Acquire], or [Guard.AcquireFor] to say whose work it is.
+//
+// Clients take turns in the queue, and one that fills it gives places to others
+// that come; a client is the network that the tiers count, for an account is a
+// claim. Whoever has many networks has many turns: the tiers bound how many
+// requests each of them makes.
+//
+// Lanes keep classes out of each other's way. With
+//
+//	guards:
+//	  hsm:
+//	    max_in_flight: 8
+//	    lanes: {revocation: {classes: [ocsp], reserve: 2}}
+//
+// two of eight slots are there for OCSP, whatever enrolment does; the other six
+// are for both. Where one guard stands before several backends,
+// [Endpoint].Backend says which a class is for, and one that hangs holds at most
+// its BackendShare. Discipline and Lanes are in [GuardConfig].
+//
+// The guard measures how long the work of each class takes and how quickly each
+// queue moves. Retry-After tells that, and a request that could not be served
+// in time, by the AcquireTimeout or the deadline of its context, is shed when it
+// comes, or when its turn comes, with the reason deadline instead of timeout. A
+// slot that is free is given in any case.
+//
+// While a request waits, for a slot or held for tokens, the server's WriteTimeout
+// does not run: the handler has all of it afterwards. Put a [http.TimeoutHandler]
+// outside the Limiter; inside, its handler goes on without a slot, unless
+// [Guard.Handler] stands next to the work.
 //
 // # Auth lock
 //
@@ -159,8 +193,8 @@
 // two meanings. Each carries
 // Retry-After in whole seconds, rounded up. With 429 it is the time after which
 // the same request passes if nobody else spends meanwhile (for the auth lock:
-// until the lock ends); with 503 the guard's acquire timeout; with 403 and
-// 400 an hour, which promises nothing but keeps clients from hammering. S3 clients get 503
+// until the lock ends); with 503 how long a newcomer would wait in the guard, up to
+// a minute, and its acquire timeout before that is known; with 403 and 400 an hour, which promises nothing but keeps clients from hammering. S3 clients get 503
 // SlowDown for 429, as they expect. The document is that of the endpoint's
 // protocol; see package problem.
 //
@@ -177,7 +211,8 @@
 // a guard's 503 too, and what the handler sets replaces them. A
 // handler that adds instead, as httputil.ReverseProxy does with what its
 // backend sent, must drop one of the two (in ModifyResponse). With "always" and
-// a global tier or a ceiling strangers can read how busy the server is.
+// a global tier or a ceiling strangers can read how busy the server is. On a
+// refusal a Retry-After that an outer limiter has set stands if it is longer.
 //
 // # Stores and failure
 //
@@ -189,8 +224,14 @@
 // and the Config chooses it ([StoreConfig]), or in one of your own ([WithStore]).
 // A backend that is not there when the Limiter is made is an error of [New].
 // Later its failure is none: the process counts for itself until it is back, or
-// lets pass, as OnError says. Guards, lines of held requests and, with Redis, the
-// counters of the auth lock are each process's own.
+// lets pass, as OnError says. Guards and lines of held requests are each process's
+// own.
+//
+// The auth lock counts in the store too: many processes tell no more failures than
+// one. While the store is away each counts on with what it was told: who was locked
+// stays locked, who was known stays known. N processes then tell up to N times the
+// limit, and what one of them has locked stays so there until it ends. A store that
+// is slow enough is away, so whoever can overload it can bring that about.
 //
 // A panic in a function that you passed as an option is counted, logged and
 // worked around, and fails no request. There are two exceptions: a Writer of

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/store"
 )
 
@@ -49,18 +50,29 @@ const (
 
 // Endpoint gives the requests that match Pattern a class, and says how the
 // class is treated. Several endpoints may share a class; they must then agree
-// on everything but the pattern.
+// on everything but pattern and query.
 type Endpoint struct {
 	// Pattern is a net/http.ServeMux pattern, such as "POST /acme/new-order".
 	// Empty: the class is used through [Limiter.Protect] only.
 	Pattern string `json:"pattern" yaml:"pattern" toml:"pattern"`
 	Class   Class  `json:"class" yaml:"class" toml:"class"`
-	Kind    Kind   `json:"kind,omitempty" yaml:"kind,omitempty" toml:"kind,omitempty"` // default "api"
+	// Query narrows Pattern to the GET and HEAD requests whose query has this
+	// parameter with this value, such as "operation=GetCACaps". Another endpoint
+	// must have the same pattern without a query: its class is that of all other
+	// requests, and of those that servers could read in two ways, with the
+	// parameter twice or escaped, say; so let it be the one that is limited most.
+	// One parameter a pattern. Default "": all requests.
+	Query string `json:"query,omitempty" yaml:"query,omitempty" toml:"query,omitempty"`
+	Kind  Kind   `json:"kind,omitempty" yaml:"kind,omitempty" toml:"kind,omitempty"` // default "api"
 	// Cost is what one request takes from each tier, in tokens. 0 means 1.
 	Cost float64 `json:"cost,omitempty" yaml:"cost,omitempty" toml:"cost,omitempty"`
 	// Guard names the guard in Config.Guards; empty: none.
 	Guard string `json:"guard,omitempty" yaml:"guard,omitempty" toml:"guard,omitempty"`
-	Mode  Mode   `json:"mode,omitempty" yaml:"mode,omitempty" toml:"mode,omitempty"` // default "wait"
+	// Backend names what the guard's slot is used for, such as one of several
+	// HSMs behind the same guard, of which each may hold a part of the slots (see
+	// [GuardConfig].BackendShare). Empty: it is not counted.
+	Backend string `json:"backend,omitempty" yaml:"backend,omitempty" toml:"backend,omitempty"`
+	Mode    Mode   `json:"mode,omitempty" yaml:"mode,omitempty" toml:"mode,omitempty"` // default "wait"
 	// MaxWait replaces the tiers' MaxWait for this class; nil inherits it.
 	MaxWait *Duration `json:"max_wait,omitempty" yaml:"max_wait,omitempty" toml:"max_wait,omitempty"`
 	// Limits gives the class buckets of its own in the tiers it names, instead
@@ -83,9 +95,23 @@ type Endpoint struct {
 	// verified with [SetAccount] keeps its charge. Default false; [PKIEndpoints]
 	// has it where it matters.
 	Disown bool `json:"disown,omitempty" yaml:"disown,omitempty" toml:"disown,omitempty"`
+	// Status is that of a refusal by a tier or window: 429 (Too Many Requests,
+	// the default) or 503 (Service Unavailable). It changes nothing else; that
+	// of a guard is 503, that of a lock 429, and kind s3 has 503 always. For
+	// ACME it is a choice of clients: cert-manager gives an order up for an
+	// hour on any 4xx and comes back soon after a 5xx, acmez and acme.sh repeat
+	// after a 503 only, lego tells its caller how long to wait after a 429
+	// only, and certbot, uacme and acme-tiny end their run on either.
+	Status int `json:"status,omitempty" yaml:"status,omitempty" toml:"status,omitempty"`
+	// Renewals asks the hook of [WithRenewal] about orders that say which
+	// certificate they replace (RFC 9773, section 5). For kind acme. Default
+	// false; [PKIEndpoints] has it for new-order. Without the hook it does
+	// nothing.
+	Renewals bool `json:"renewals,omitempty" yaml:"renewals,omitempty" toml:"renewals,omitempty"`
 }
 
-// sameBut reports whether two endpoints differ in nothing but their pattern.
+// sameBut reports whether two endpoints differ in nothing but their pattern and
+// query.
 func (e Endpoint) sameBut(f Endpoint) bool {
 	if len(e.Limits) != len(f.Limits) {
 		return false
@@ -96,7 +122,7 @@ func (e Endpoint) sameBut(f Endpoint) bool {
 		}
 	}
 	sameWait := e.MaxWait == f.MaxWait || e.MaxWait != nil && f.MaxWait != nil && *e.MaxWait == *f.MaxWait
-	return sameWait && e.Class == f.Class && e.Kind == f.Kind && e.Cost == f.Cost && e.Guard == f.Guard && e.Mode == f.Mode && e.Auth == f.Auth && e.Disown == f.Disown
+	return sameWait && e.Status == f.Status && e.Renewals == f.Renewals && e.Class == f.Class && e.Kind == f.Kind && e.Cost == f.Cost && e.Guard == f.Guard && e.Backend == f.Backend && e.Mode == f.Mode && e.Auth == f.Auth && e.Disown == f.Disown
 }
 
 // classPolicy is everything a request of one class needs to know, resolved
@@ -107,12 +133,21 @@ type classPolicy struct {
 	exempt  bool
 	uses    []tierUse // the tiers it spends from, identity tiers last
 	network int       // uses[:network] need no identity, so no body
+	renewal *tierUse  // of an exempt renewal, in the place of uses[network:]; nil: there is none
 	windows windowUses
 	guard   *Guard
 	mode    Mode
-	auth    string // where its credential is
-	disown  bool   // look at the answers
-	count   *classCounts
+	backend string // behind the guard
+	// work is what a request is to guard, and acquireWait how long it may wait
+	// for a slot; nil and 0 without a guard.
+	work        *gate.Kind
+	acquireWait time.Duration
+	auth        string // where its credential is
+	disown      bool   // look at the answers
+	status      int    // of a refusal by a tier or window
+	// unfinished are the refusals for too many unfinished bodies; nil but for ACME.
+	unfinished *refusals
+	count      *classCounts
 }
 
 // readsWhole reports whether a server of this kind needs the whole body before
@@ -143,6 +178,12 @@ type tierUse struct {
 	refusals  *refusals     // of this class by this tier
 }
 
-// ServeHTTP makes a class a http.Handler, so that a ServeMux can carry it. It
-// is never called.
-func (*classPolicy) ServeHTTP(http.ResponseWriter, *http.Request) {}
+// validateStatus finds a status that no refusal by a tier has.
+func (e Endpoint) validateStatus(f *faults, path string) {
+	switch {
+	case e.Status != 0 && e.Status != http.StatusTooManyRequests && e.Status != http.StatusServiceUnavailable:
+		f.add(path, e.Status, ReasonOutOfRange, "write 429 or 503; 0 means 429")
+	case e.Status == http.StatusTooManyRequests && e.Kind == KindS3:
+		f.add(path, e.Status, ReasonConflict, "S3 clients read SlowDown under 503, which is what they get: leave it out")
+	}
+}

@@ -248,7 +248,7 @@ func TestPKIEndpointsKnowTheUsualRequests(t *testing.T) {
 		{"POST", "/.well-known/est/simpleenroll", ClassESTEnroll},
 		{"POST", "/.well-known/est/tls-server/simplereenroll", ClassESTEnroll},
 		{"GET", "/.well-known/est/cacerts", ClassESTInfo},
-		{"GET", "/scep?operation=GetCACaps", ClassSCEP},
+		{"GET", "/scep?operation=GetCACaps", ClassSCEPCA},
 		{"POST", "/scep/pkiclient.exe?operation=PKIOperation", ClassSCEP},
 	} {
 		if got := classFor(t, l, request(tc.method, tc.target, addr1, "")); got != tc.want {

@@ -11,7 +11,7 @@ import (
 
 // decide asks the store, and holds the request where it lacks tokens and may
 // wait for them. The verdict is final.
-func (l *Limiter) decide(r *http.Request, p *policy, c *classPolicy, b *basket) store.Verdict {
+func (l *Limiter) decide(w http.ResponseWriter, r *http.Request, p *policy, c *classPolicy, b *basket) store.Verdict {
 	if l.lines.busy(b, false, false) < 0 {
 		v := l.admit(r.Context(), p, b)
 		if v.Admitted() || b.uses[v.Refused].maxWait == 0 {
@@ -19,16 +19,36 @@ func (l *Limiter) decide(r *http.Request, p *policy, c *classPolicy, b *basket) 
 		}
 		h := l.newHold(r.Context(), p, c, b)
 		if h.readBody(r) {
-			return h.wait(h.ask())
+			v, line := h.ask()
+			return h.waitFor(w, r, v, line)
 		}
-		return h.wait(v, -1)
+		return h.waitFor(w, r, v, -1)
 	}
 	h := l.newHold(r.Context(), p, c, b)
 	if v := h.arrive(); !v.Admitted() {
 		return v
 	}
 	h.readBody(r)
-	return h.wait(h.ask())
+	v, line := h.ask()
+	return h.waitFor(w, r, v, line)
+}
+
+// waitFor is wait, with the time not counted against the server's WriteTimeout:
+// a request that is held for longer would get its tokens and then no answer
+// through. The deadline is moved before, for over HTTP/2 it ends the stream, and
+// set anew after.
+func (h *hold) waitFor(w http.ResponseWriter, r *http.Request, v store.Verdict, line int) store.Verdict {
+	if line < 0 && v.Admitted() {
+		return h.wait(v, line)
+	}
+	var longest time.Duration
+	for _, u := range h.b.uses {
+		longest = max(longest, u.maxWait)
+	}
+	_ = extendDeadline(w, r, longest)
+	v = h.wait(v, line)
+	_ = extendDeadline(w, r, 0)
+	return v
 }
 
 // readBody reads a body that nobody has read yet, up to maxBody: over HTTP/1.1

@@ -24,15 +24,18 @@ type Limiter struct {
 	sizer      store.Sizer      // nil: the store does not know its size
 	locker     store.Locker     // counts failures; local if the store cannot
 	shared     *takeover.Store  // the store, if it is one that can go away; else nil
+	recall     *recall          // what locker has told, if it is not local
 	local      *store.Memory    // counts while the store fails; the store itself if it is this one
 	keyer      keyer
 	counts     *counts
 	lines      lines
+	bodies     bodies
 	baskets    sync.Pool
 	logs       logGates
 	hub        *hub // nil: no registerer
 	closed     chan struct{}
-	stoodIn    atomic.Bool // local has counted failures in the place of locker
+	renewing   chan struct{} // a place for each call of the hook of WithRenewal
+	stoodIn    atomic.Bool   // local has counted failures in the place of locker
 
 	policy atomic.Pointer[policy]
 
@@ -55,7 +58,7 @@ func New(cfg Config, opts ...Option) (*Limiter, error) {
 			poolSizes: map[string]func() int{},
 			writers:   map[Kind]problem.Writer{},
 		},
-		counts: newCounts(), closed: make(chan struct{}),
+		counts: newCounts(), closed: make(chan struct{}), renewing: make(chan struct{}, maxRenewing),
 		guards: map[string]*Guard{}, wiredClasses: map[Class]bool{}, wiredGuards: map[string]bool{},
 	}
 	for _, o := range opts {
@@ -65,7 +68,7 @@ func New(cfg Config, opts ...Option) (*Limiter, error) {
 		l.log = slog.Default()
 	}
 	l.baskets.New = func() any { return new(basket) }
-	l.local = store.NewMemory()
+	l.local, l.recall = store.NewMemory(), newRecall()
 	if l.store = l.opts.store; l.store == nil {
 		l.store = l.local
 	}
@@ -136,7 +139,7 @@ func (l *Limiter) Reload(cfg Config) error {
 	l.configure(p)
 	l.configureLocks(p)
 	for name, g := range p.guards {
-		g.gate.Resize(p.guardSize[name], p.cfg.Guards[name].MaxQueue)
+		g.gate.Configure(p.guardPolicies[name].size)
 	}
 	if l.shared != nil {
 		l.shared.SetPass(p.cfg.Store.OnError == "allow")
@@ -144,7 +147,7 @@ func (l *Limiter) Reload(cfg Config) error {
 	}
 	l.policy.Store(p)
 	l.dropScopes(p)
-	for _, a := range cfg.Advise() {
+	for _, a := range append(cfg.Advise(), p.advice...) {
 		l.log.Warn("weir: advice", "field", a.Path, "advice", a.Text)
 	}
 	return nil

@@ -112,6 +112,9 @@ func (c *Config) adviseAuthLock(add func(path, text string, args ...any)) {
 	if a.Account.AdmitLoopback {
 		add("auth_lock.account.admit_loopback", "whoever reaches this server from this machine is admitted to locked accounts; behind a proxy on this machine that adds no forwarding header that is everybody")
 	}
+	if c.Store.OnError == "allow" {
+		add("store.on_error", "while the store fails, guesses are neither counted nor refused: whoever can overload it turns the auth lock off; local counts in each process meanwhile")
+	}
 	if a.Delay.Max > Duration(30e9) {
 		add("auth_lock.delay.max", "clients give up after some %v and try again, which is one more attempt each time", Duration(30e9))
 	}

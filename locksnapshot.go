@@ -28,7 +28,7 @@ type AuthSnapshot struct {
 	Failures map[string]uint64 `json:"failures"`
 	Lockouts map[string]uint64 `json:"lockouts"` // locks that started
 	Refused  map[string]uint64 `json:"refused"`
-	Locked   map[string]int    `json:"locked"` // locks that hold
+	Locked   map[string]int    `json:"locked"` // locks that hold; with a store that does not know, those in Locks
 	Delaying int               `json:"delaying"`
 	Locks    []LockSnapshot    `json:"locks"` // those that end last first; at most 1000 of each scope
 }
@@ -47,25 +47,41 @@ func (l *Limiter) lockSnapshot(p *policy) *AuthSnapshot {
 		s.Failures[w.String()], s.Lockouts[w.String()], s.Refused[w.String()] = n.failures.value(), n.lockouts.value(), n.refused.value()
 	}
 	for _, w := range p.lock.words() {
-		size := l.locker.LockSize(p.lock.scopes[w])
-		if s.Locked[w.String()] = size.Locked; w == lockAccount {
-			s.Locked[lockCaller.String()] = size.Callers
+		list := l.listLocks(p, w)
+		s.Locked[w.String()] = 0
+		if size := l.locker.LockSize(p.lock.scopes[w]); size.Max > 0 {
+			if s.Locked[w.String()] = size.Locked; w == lockAccount {
+				s.Locked[lockCaller.String()] = size.Callers
+			}
+		} else { // a store that does not know
+			for _, one := range list {
+				s.Locked[one.Scope]++
+			}
 		}
-		s.Locks = append(s.Locks, l.listLocks(p, w)...)
+		s.Locks = append(s.Locks, list...)
 	}
 	slices.SortStableFunc(s.Locks, func(a, b LockSnapshot) int { return cmp.Compare(b.RetryAfter, a.RetryAfter) })
 	return s
 }
 
-// listLocks asks the store for the locks of one scope. While it fails there are
-// none to show.
+// listLocks asks the store for the locks of one scope. To those of a store that
+// lives elsewhere come the ones that this process has begun while it stood in; while
+// the store fails these are all there is to show.
 func (l *Limiter) listLocks(p *policy, w lockWord) []LockSnapshot {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	locks, err := l.locker.Locks(ctx, p.lock.scopes[w], maxLocksShown, nil)
 	if err != nil {
 		l.storeFailed("locks", err)
-		return nil
+	}
+	if l.locker != store.Locker(l.local) && l.stoodIn.Load() {
+		here, _ := l.local.Locks(ctx, p.lock.scopes[w], maxLocksShown-len(locks), nil)
+		there := locks
+		for _, k := range here {
+			if !slices.ContainsFunc(there, func(o store.Lock) bool { return o.Key == k.Key && o.Caller == k.Caller }) {
+				locks = append(locks, k)
+			}
+		}
 	}
 	list := make([]LockSnapshot, 0, len(locks))
 	for _, k := range locks {
@@ -113,6 +129,9 @@ func (l *Limiter) gatherLocks(p *policy, emit func(name string, value float64, l
 	}
 	for _, w := range p.lock.words() {
 		size := l.locker.LockSize(p.lock.scopes[w])
+		if size.Max == 0 {
+			continue // not known: none is better than a wrong one
+		}
 		emit("auth_locked", float64(size.Locked), w.String())
 		if w == lockAccount {
 			emit("auth_locked", float64(size.Callers), lockCaller.String())

@@ -14,17 +14,17 @@ import (
 // nothing but a path (/acme/new-order) is the best one wherever it matches, or
 // ServeMux would have refused it as conflicting with the other. One that is a
 // path and all below (/ocsp/{request...}) is the best wherever it is the
-// longest, unless some pattern with a wildcard of another kind reaches below
-// it. Methods come first in both, as in ServeMux.
+// longest, unless some pattern with a wildcard of another kind matches there.
+// Methods come first in both, as in ServeMux.
 type endpoints struct {
 	mux       *http.ServeMux // nil: no patterns
-	byPattern map[string]*classPolicy
-	literal   map[methodPath]*classPolicy // by the whole path
-	subtree   map[methodPath]*classPolicy // by the path down to its last slash
-	root      map[methodPath]*classPolicy // the same without that slash: ServeMux redirects there
-	plain     bool                        // these maps are of use
-	fallback  *classPolicy                // may be nil
-	other     *classPolicy                // of requests without a class: nothing but the process ceiling
+	byPattern map[string]*route
+	literal   map[methodPath]*route // by the whole path
+	subtree   map[methodPath]*tree  // by the path down to its last slash
+	root      map[methodPath]*tree  // the same without that slash: ServeMux redirects there
+	plain     bool                  // these maps are of use
+	fallback  *classPolicy          // may be nil
+	other     *classPolicy          // of requests without a class: nothing but the process ceiling
 }
 
 // of returns the request's class, or nil if it has none.
@@ -43,8 +43,8 @@ func (e *endpoints) of(r *http.Request) *classPolicy {
 		return e.fallback
 	}
 	if e.plain && r.URL.RawPath == "" && r.Method != http.MethodConnect {
-		if c := e.shortcut(r.Method, r.URL.Path); c != nil {
-			return c
+		if rt := e.shortcut(r.Method, r.URL.Path); rt != nil {
+			return rt.of(r)
 		}
 	}
 	if hasDots(r.URL.Path) {
@@ -52,7 +52,7 @@ func (e *endpoints) of(r *http.Request) *classPolicy {
 	}
 	c := e.match(r)
 	if host := plainHost(r.Host); host != r.Host || r.URL.RawPath != "" {
-		meant := &http.Request{Method: r.Method, Host: host, URL: &url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath}}
+		meant := &http.Request{Method: r.Method, Host: host, URL: &url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}}
 		if m := e.match(meant); m != nil {
 			c = m
 		}
@@ -98,28 +98,84 @@ func plainHost(host string) string {
 // behind may clean paths too.
 func (e *endpoints) match(r *http.Request) *classPolicy {
 	h, pattern := e.mux.Handler(r)
-	if c, ok := h.(*classPolicy); ok {
-		return c
+	rt, ok := h.(*route)
+	if !ok {
+		rt = e.byPattern[pattern]
 	}
-	return e.byPattern[pattern]
+	if rt == nil {
+		return nil
+	}
+	return rt.of(r)
 }
 
 // methodPath is a plain pattern; the method is "" for all.
 type methodPath struct{ method, path string }
 
-// newEndpoints registers patterns, which are known to be sound, for classes.
-func newEndpoints(patterns []string, classes []*classPolicy) endpoints {
-	e := endpoints{
-		byPattern: map[string]*classPolicy{},
-		literal:   map[methodPath]*classPolicy{}, subtree: map[methodPath]*classPolicy{}, root: map[methodPath]*classPolicy{}, plain: true,
+// tree is a pattern of a path and all below, and the others that reach into it.
+type tree struct {
+	*route
+	wild []wildPath
+}
+
+// wildPath is the path of a pattern with a wildcard, segment by segment.
+type wildPath struct {
+	segments []string // "" is a wildcard
+	open     bool     // more may follow, or a slash
+}
+
+func newWildPath(path string) (w wildPath) {
+	for segment := range strings.SplitSeq(path[1:], "/") {
+		switch {
+		case segment == "" || segment == "{$}" || strings.HasSuffix(segment, "...}"):
+			w.open = true
+			return w
+		case segment[0] == '{':
+			segment = ""
+		}
+		w.segments = append(w.segments, segment)
 	}
-	var reach []string // what patterns with other wildcards have before those
+	return w
+}
+
+// mayMatch is false if ServeMux matches the pattern to the path in no way, nor
+// redirects the one to the other.
+func (w *wildPath) mayMatch(path string) bool {
+	rest, more := path[1:], true
+	for _, want := range w.segments {
+		if !more {
+			return false
+		}
+		var segment string
+		if segment, rest, more = strings.Cut(rest, "/"); want != "" && want != segment {
+			return false
+		}
+	}
+	return w.open || !more
+}
+
+// decides reports whether no other pattern has a say in what path is.
+func (t *tree) decides(path string) bool {
+	for i := range t.wild {
+		if t.wild[i].mayMatch(path) {
+			return false
+		}
+	}
+	return true
+}
+
+// newEndpoints registers patterns, which are known to be sound, and distinct.
+func newEndpoints(patterns []string, routes []*route) endpoints {
+	e := endpoints{
+		byPattern: map[string]*route{},
+		literal:   map[methodPath]*route{}, subtree: map[methodPath]*tree{}, root: map[methodPath]*tree{}, plain: true,
+	}
+	reach := map[string][]wildPath{} // patterns with other wildcards, by what they have before those
 	for i, pattern := range patterns {
 		if e.mux == nil {
 			e.mux = http.NewServeMux()
 		}
-		e.mux.Handle(pattern, classes[i])
-		e.byPattern[pattern] = classes[i]
+		e.mux.Handle(pattern, routes[i])
+		e.byPattern[pattern] = routes[i]
 		method, rest := "", pattern
 		if at := strings.IndexAny(pattern, " \t"); at >= 0 {
 			method, rest = pattern[:at], strings.TrimLeft(pattern[at:], " \t")
@@ -131,25 +187,29 @@ func newEndpoints(patterns []string, classes []*classPolicy) endpoints {
 			// may mean the same path as another.
 			e.plain = false
 		case !found && fixed[len(fixed)-1] != '/':
-			e.literal[methodPath{method, fixed}] = classes[i]
+			e.literal[methodPath{method, fixed}] = routes[i]
 		case !found || strings.HasSuffix(wildcard, "...}") && strings.Count(wildcard, "{") == 0:
-			e.subtree[methodPath{method, fixed}] = classes[i]
+			e.subtree[methodPath{method, fixed}] = &tree{route: routes[i]}
+		case plainWild(wildcard):
+			reach[fixed] = append(reach[fixed], newWildPath(rest))
 		default:
-			reach = append(reach, fixed)
+			e.plain = false
 		}
 	}
-	for at := range e.subtree {
-		for _, fixed := range reach {
+	for at, t := range e.subtree {
+		for fixed, list := range reach {
 			if strings.HasPrefix(at.path, fixed) || strings.HasPrefix(fixed, at.path) {
-				delete(e.subtree, at)
+				t.wild = append(t.wild, list...)
 			}
 		}
-	}
-	for at, c := range e.subtree {
-		e.root[methodPath{at.method, at.path[:len(at.path)-1]}] = c
+		e.root[methodPath{at.method, at.path[:len(at.path)-1]}] = t
 	}
 	return e
 }
+
+// plainWild reports whether what follows the first brace of a pattern can be
+// compared to a path as it is: nothing in it is escaped.
+func plainWild(wildcard string) bool { return !strings.Contains(wildcard, "%") }
 
 // plainPath reports whether a path, or the beginning of one that ends in a
 // slash, stands for itself only: nothing in it could be escaped or cleaned.
@@ -181,40 +241,46 @@ func cleanPath(p string) bool {
 // maxDepth is how many slashes of a path are looked at for a subtree.
 const maxDepth = 16
 
-// shortcut finds the class where a plain pattern decides, or nil where the mux
-// has to be asked. A subtree may only be overruled by a longer one, for which
-// some of those that are not plain could be taken: then it is no shortcut.
-func (e *endpoints) shortcut(method, path string) *classPolicy {
-	if c := inPlain(e.literal, method, path); c != nil {
-		return c
+// shortcut finds the pattern where a plain one decides, or nil where the mux
+// has to be asked.
+func (e *endpoints) shortcut(method, path string) *route {
+	if rt := inPlain(e.literal, method, path); rt != nil {
+		return rt
 	}
 	if len(e.subtree) == 0 || !cleanPath(path) {
 		return nil
 	}
-	if c := inPlain(e.root, method, path); c != nil {
-		return c
+	if t := inPlain(e.root, method, path); t != nil {
+		return t.shortcut(path)
 	}
 	for depth, at := 0, path; depth < maxDepth; depth++ {
 		slash := strings.LastIndexByte(at, '/')
 		if slash < 0 {
 			return nil
 		}
-		if c := inPlain(e.subtree, method, at[:slash+1]); c != nil {
-			return c
+		if t := inPlain(e.subtree, method, at[:slash+1]); t != nil {
+			return t.shortcut(path)
 		}
 		at = at[:slash]
 	}
 	return nil
 }
 
+func (t *tree) shortcut(path string) *route {
+	if t.decides(path) {
+		return t.route
+	}
+	return nil
+}
+
 // inPlain looks a path up by its method. GET is HEAD's too.
-func inPlain(m map[methodPath]*classPolicy, method, path string) *classPolicy {
-	if c := m[methodPath{method, path}]; c != nil {
-		return c
+func inPlain[T any](m map[methodPath]*T, method, path string) *T {
+	if v := m[methodPath{method, path}]; v != nil {
+		return v
 	}
 	if method == http.MethodHead {
-		if c := m[methodPath{http.MethodGet, path}]; c != nil {
-			return c
+		if v := m[methodPath{http.MethodGet, path}]; v != nil {
+			return v
 		}
 	}
 	return m[methodPath{"", path}]

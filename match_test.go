@@ -18,7 +18,7 @@ func TestPlainPatternsAreFoundAsServeMuxFindsThem(t *testing.T) {
 	hosts := []string{"", "", "", "", "", "", "ca.example"}
 	paths := []string{"a", "b", "a.b", "A", "c", "", "%61", "a%2Fb", "..", "."}
 	path := func(words []string) (p string) {
-		for range 1 + rng.IntN(3) {
+		for range 1 + rng.IntN(4) {
 			p += "/" + words[rng.IntN(len(words))]
 		}
 		return p
@@ -40,11 +40,11 @@ func TestPlainPatternsAreFoundAsServeMuxFindsThem(t *testing.T) {
 		if len(added) == 0 {
 			continue
 		}
-		classes := make([]*classPolicy, len(added))
+		routes := make([]*route, len(added))
 		for i, pattern := range added {
-			classes[i] = &classPolicy{name: Class(pattern)}
+			routes[i] = &route{class: &classPolicy{name: Class(pattern)}}
 		}
-		fast := newEndpoints(added, classes)
+		fast := newEndpoints(added, routes)
 		slow := fast
 		slow.plain = false
 		for range 20 {

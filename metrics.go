@@ -50,10 +50,13 @@ type classCounts struct {
 	throttled              map[string]*refusals // by tier; guarded by counts.mu
 	shadowed               map[string]*refusals // by tier; guarded by counts.mu
 	shed                   [len(shedReasons)]refusals
+	renewing               atomic.Bool // renewals are asked about, and exported
+	renewals               [len(renewalOutcomes)]counter
 }
 
-// shedReasons are the guard's reasons (requirement G3), in the order of shed.
-var shedReasons = [...]string{problem.ReasonQueueFull, problem.ReasonTimeout, problem.ReasonCanceled}
+// shedReasons are the guard's reasons (requirements G3, G5, G8), in the order of
+// shed and of shedErrors.
+var shedReasons = [...]string{problem.ReasonQueueFull, problem.ReasonTimeout, problem.ReasonCanceled, problem.ReasonDeadline, problem.ReasonBackendShare}
 
 // newCounts makes the counters that need no configuration. They are exported
 // from the start, at zero: an alert on the increase of a series does not see the
@@ -116,9 +119,12 @@ var series = []struct {
 	{"ratelimit_key_count", "Distinct keys held now.", true, []string{"scope"}},
 	{"ratelimit_max_keys", "Bound on distinct keys; alert when key_count comes near it.", true, []string{"scope"}},
 	{"ratelimit_evicted_total", "Buckets dropped at the bound before they were full again.", false, []string{"scope"}},
+	{"ratelimit_renewals_total", "Orders that said which certificate they replace, by what became of that: exempt ones spent from the renewal tier.", false, []string{"endpoint", "outcome"}},
 	{"hsm_guard_rejected_total", "Requests shed by a guard.", false, []string{"endpoint", "reason"}},
 	{"hsm_guard_in_flight", "Slots held now.", true, []string{"guard"}},
 	{"hsm_guard_queue_depth", "Requests waiting for a slot now.", true, []string{"guard"}},
+	{"hsm_guard_lane_in_flight", "Slots held now by a lane.", true, []string{"guard", "lane"}},
+	{"hsm_guard_lane_queue_depth", "Requests waiting for a slot now in a lane.", true, []string{"guard", "lane"}},
 	{"auth_failures_total", "Failed attempts counted, by what they were counted for.", false, []string{"scope"}},
 	{"auth_lockouts_total", "Locks that started.", false, []string{"scope"}},
 	{"auth_refused_total", "Attempts refused, or their outcome withheld, by the longest lock.", false, []string{"scope"}},
@@ -151,6 +157,11 @@ func (l *Limiter) gather(emit func(name string, value float64, labels ...string)
 		}
 		for tier, v := range k.shadowed {
 			emit("ratelimit_shadowed_total", float64(v.value()), c, tier)
+		}
+		if k.renewing.Load() {
+			for i, outcome := range renewalOutcomes {
+				emit("ratelimit_renewals_total", float64(k.renewals[i].value()), c, outcome)
+			}
 		}
 		for i, reason := range shedReasons {
 			emit("hsm_guard_rejected_total", float64(k.shed[i].value()), c, reason)
@@ -187,6 +198,12 @@ func (l *Limiter) gather(emit func(name string, value float64, labels ...string)
 	for name, g := range p.guards {
 		emit("hsm_guard_in_flight", float64(g.gate.InFlight()), name)
 		emit("hsm_guard_queue_depth", float64(g.gate.Queued()), name)
+		for _, ln := range g.gate.Lanes() {
+			if lane, has := laneName(p, name, ln.Lane); has {
+				emit("hsm_guard_lane_in_flight", float64(ln.InFlight), name, lane)
+				emit("hsm_guard_lane_queue_depth", float64(ln.Queued), name, lane)
+			}
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 
@@ -25,6 +26,7 @@ type options struct {
 	credential func(*http.Request) (Credential, bool)
 	audit      func(AuditEvent)
 	help       string
+	renewal    func(context.Context, Renewal) bool
 }
 
 type optionFunc func(*options)
@@ -45,8 +47,9 @@ func WithLogger(log *slog.Logger) Option { return optionFunc(func(o *options) { 
 // WithStore keeps the counts in a store of the embedder's own. The Limiter
 // does not close it, and Config.Store.Backend is not looked at. While it fails,
 // Config.Store.OnError holds. A store that has a Ping (see store.Pinger) is taken
-// to be one that can go away: it is then not asked until it is back. One that is
-// no store.Locker has the auth lock count in this process.
+// to be one that can go away: it is then not asked until it is back. One that is a
+// store.Locker counts the failures of the auth lock too, for all that share it; else
+// this process does.
 func WithStore(s store.Store) Option { return optionFunc(func(o *options) { o.store = s }) }
 
 // WithAccount finds the account of a request, for any class, before the

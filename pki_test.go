@@ -2,6 +2,7 @@ package weir
 
 import (
 	"cmp"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"reflect"
@@ -73,9 +74,16 @@ func TestPKIEndpointsGiveEachRequestItsClass(t *testing.T) {
 		{"EST attributes", "GET", "/.well-known/est/csrattrs", ClassESTInfo},
 		{"EST with an escape in the label", "GET", "/.well-known/est/a%2Fb/cacerts", ClassESTInfo},
 
-		{"SCEP capabilities", "GET", "/scep?operation=GetCACaps", ClassSCEP},
+		{"SCEP capabilities", "GET", "/scep?operation=GetCACaps", ClassSCEPCA},
+		{"SCEP capabilities by POST, whose body may say otherwise", "POST", "/scep?operation=GetCACaps", ClassSCEP},
+		{"the next certificate of a SCEP authority", "GET", "/scep?operation=GetNextCACert&message=ca-1", ClassSCEPCA},
+		{"SCEP by GET", "GET", "/scep?operation=PKIOperation&message=MIIB%2BA%3D", ClassSCEP},
+		{"SCEP without an operation", "GET", "/scep", ClassSCEP},
+		{"SCEP capabilities behind two slashes", "GET", "//scep?operation=GetCACaps", ClassSCEPCA},
+		{"SCEP capabilities on an escaped path", "GET", "/%73cep?operation=GetCACaps", ClassSCEPCA},
+		{"an operation hidden on an escaped path", "GET", "/%73cep?operation=GetCACaps&operation=PKIOperation", ClassSCEP},
 		{"SCEP by POST", "POST", "/scep?operation=PKIOperation", ClassSCEP},
-		{"SCEP by the path of an old client", "GET", "/scep/pkiclient.exe?operation=GetCACert", ClassSCEP},
+		{"SCEP by the path of an old client", "GET", "/scep/pkiclient.exe?operation=GetCACert", ClassSCEPCA},
 
 		// A server behind may clean or decode the path before it serves it, so
 		// no spelling of a path may lead round the limits of what it names.
@@ -137,7 +145,7 @@ func TestPKIEndpointsAreSound(t *testing.T) {
 	all := []Class{
 		ClassACMEDirectory, ClassACMENewNonce, ClassACMENewAccount, ClassACMENewOrder, ClassACMEOrder, ClassACMEAuthz, ClassACMEChallenge,
 		ClassACMEFinalize, ClassACMECertificate, ClassACMERevoke, ClassACMEKeyChange, ClassACMERenewalInfo, ClassACMEAccount,
-		ClassOCSP, ClassCRL, ClassESTEnroll, ClassESTInfo, ClassSCEP,
+		ClassOCSP, ClassCRL, ClassESTEnroll, ClassESTInfo, ClassSCEP, ClassSCEPCA,
 	}
 	for _, class := range all {
 		assert.True(t, classes[class], "no endpoint has the class %s", class)
@@ -151,13 +159,218 @@ func TestPKIEndpointsAreGenerousToWhatAClientCannotDoWithout(t *testing.T) {
 	cfg := pkiConfig()
 	for _, e := range cfg.Endpoints {
 		switch e.Class {
-		case ClassACMENewAccount, ClassACMENewOrder, ClassACMERevoke, ClassACMEKeyChange, ClassESTEnroll, ClassSCEP:
+		case ClassACMENewAccount, ClassACMENewOrder, ClassACMERevoke, ClassACMEKeyChange, ClassESTEnroll, ClassSCEP, ClassCertDist:
 			assert.Nil(t, e.Limits, "%s is limited by the common tiers", e.Class)
 			continue
 		}
 		assert.Greater(t, cfg.limitFor(e, TierPerIP).Burst, cfg.Tiers.PerIP.Burst, "%s", e.Class)
 		assert.Greater(t, cfg.limitFor(e, TierGlobal).Burst, cfg.Tiers.Global.Burst, "%s", e.Class)
 		assert.False(t, cfg.limitFor(e, TierPerAccount).active(), "%s", e.Class)
+	}
+}
+
+// allLayouts are the names of the layouts.
+var allLayouts = []string{LayoutPlain, LayoutBoulder, LayoutPebble, LayoutStepCA, LayoutVault, LayoutEJBCA}
+
+// The paths are those that the servers' routers and manuals have, or that they
+// put into their directories.
+func TestLayoutsGiveEachRequestItsClass(t *testing.T) {
+	type request struct {
+		target string
+		want   Class
+	}
+	acme := func(base, chall string) []request {
+		return []request{
+			{base + "directory", ClassACMEDirectory}, {base + "new-nonce", ClassACMENewNonce}, {base + "new-account", ClassACMENewAccount},
+			{base + "new-order", ClassACMENewOrder}, {base + "new-authz", ClassACMENewOrder}, {base + "revoke-cert", ClassACMERevoke},
+			{base + "account/a1", ClassACMEAccount}, {base + "order/o1", ClassACMEOrder},
+			{base + "order/o1/finalize", ClassACMEFinalize}, {base + "challenge/z1/" + chall, ClassACMEChallenge},
+		}
+	}
+	est := func(base string) []request {
+		return []request{
+			{base + "simpleenroll", ClassESTEnroll}, {base + "simplereenroll", ClassESTEnroll}, {base + "serverkeygen", ClassESTEnroll},
+			{base + "fullcmc", ClassESTEnroll}, {base + "cacerts", ClassESTInfo}, {base + "csrattrs", ClassESTInfo},
+		}
+	}
+	scep := func(base string) []request {
+		return []request{
+			{base + "?operation=GetCACaps&message=x", ClassSCEPCA}, {base + "?message=x&operation=GetCACert", ClassSCEPCA},
+			{base + "?operation=GetNextCACert", ClassSCEPCA}, {base + "?operation=PKIOperation&message=MIIB", ClassSCEP},
+			{base + "/pkiclient.exe?operation=GetCACaps", ClassSCEPCA}, {base + "/pkiclient.exe?operation=PKIOperation", ClassSCEP}, {base, ClassSCEP},
+		}
+	}
+	for layout, lists := range map[string][][]request{
+		LayoutPlain: {
+			{{"/acme/order/o1/finalize", ClassACMEFinalize}, {"/acme/order/o1", ClassACMEOrder}, {"/acme/new-account", ClassACMENewAccount}},
+			est("/.well-known/est/"), est("/.well-known/est/label/"), scep("/scep"),
+		},
+		LayoutBoulder: {{
+			{"/directory", ClassACMEDirectory}, {"/acme/new-nonce", ClassACMENewNonce}, {"/acme/new-acct", ClassACMENewAccount},
+			{"/acme/new-order", ClassACMENewOrder}, {"/acme/key-change", ClassACMEKeyChange}, {"/acme/revoke-cert", ClassACMERevoke},
+			{"/acme/acct/17", ClassACMEAccount}, {"/acme/order/17/4", ClassACMEOrder}, {"/acme/authz/17/4", ClassACMEAuthz},
+			{"/acme/chall/17/4/x_Y", ClassACMEChallenge}, {"/acme/finalize/17/4", ClassACMEFinalize}, {"/acme/cert/04ab", ClassACMECertificate},
+			{"/get/cert/04ab", ClassACMECertificate}, {"/acme/renewal-info/a.b", ClassACMERenewalInfo}, {"/acme/renewal-info", ClassACMERenewalInfo},
+			{"/build", ""}, {"/ocsp", ""},
+		}},
+		LayoutPebble: {{
+			{"/dir", ClassACMEDirectory}, {"/nonce-plz", ClassACMENewNonce}, {"/sign-me-up", ClassACMENewAccount}, {"/order-plz", ClassACMENewOrder},
+			{"/my-account/1", ClassACMEAccount}, {"/list-orderz/1", ClassACMEAccount}, {"/my-order/1", ClassACMEOrder}, {"/finalize-order/1", ClassACMEFinalize},
+			{"/authZ/1", ClassACMEAuthz}, {"/chalZ/1", ClassACMEChallenge}, {"/certZ/1/alternate/1", ClassACMECertificate}, {"/revoke-cert", ClassACMERevoke},
+			{"/rollover-account-key", ClassACMEKeyChange}, {"/draft-ietf-acme-ari-03/renewalInfo/a.b", ClassACMERenewalInfo}, {"/roots/0", ""},
+		}},
+		LayoutStepCA: {
+			acme("/acme/prov/", "c1"), acme("/2.0/acme/prov/", "c1"), scep("/scep/prov"),
+			{
+				{"/acme/prov/account/a1/orders", ClassACMEAccount}, {"/acme/prov/authz/z1", ClassACMEAuthz}, {"/acme/prov/certificate/c1", ClassACMECertificate},
+				{"/acme/prov/key-change", ClassACMEKeyChange}, {"/crl", ClassCRL}, {"/1.0/crl", ClassCRL}, {"/acme/directory", ""}, {"/health", ""},
+			},
+		},
+		LayoutVault: {
+			acme("/v1/pki/acme/", "http-01"), acme("/v1/pki/roles/r/acme/", "dns-01"), acme("/v1/pki/issuer/default/acme/", "dns-01"),
+			acme("/v1/pki/issuer/default/roles/r/acme/", "tls-alpn-01"), est("/.well-known/est/"), est("/.well-known/est/label/"),
+			est("/v1/pki/est/"), est("/v1/pki/roles/r/est/"), scep("/v1/pki/scep"), scep("/v1/pki/roles/r/scep"),
+			{
+				{"/v1/pki/acme/orders", ClassACMEAccount}, {"/v1/pki/acme/order/o1/cert", ClassACMECertificate}, {"/v1/pki/acme/authorization/z1", ClassACMEAuthz},
+				{"/v1/pki/ocsp", ClassOCSP}, {"/v1/pki/ocsp/MFEw/TzBN", ClassOCSP}, {"/v1/pki/unified-ocsp/MFEw", ClassOCSP},
+				{"/v1/pki/crl", ClassCRL}, {"/v1/pki/crl/delta/pem", ClassCRL}, {"/v1/pki/unified-crl", ClassCRL}, {"/v1/pki/cert/crl", ClassCRL},
+				{"/v1/pki/issuer/default/crl/der", ClassCRL}, {"/v1/pki/issuer/default/unified-crl/delta", ClassCRL},
+				{"/v1/pki/issue/r", ""}, {"/v1/sys/health", ""},
+			},
+		},
+		LayoutEJBCA: {
+			est("/.well-known/est/"), est("/.well-known/est/alias/"), est("/ejbca/.well-known/est/"), est("/ejbca/.well-known/est/alias/"),
+			scep("/ejbca/publicweb/apply/scep"), scep("/ejbca/publicweb/apply/scep/alias"),
+			{
+				{"/ejbca/acme/directory", ClassACMEDirectory}, {"/ejbca/acme/alias/directory", ClassACMEDirectory}, {"/ejbca/acme/directory?configurationId=alias", ClassACMEDirectory},
+				{"/ejbca/acme/newNonce", ClassACMENewNonce}, {"/ejbca/acme/alias/newNonce", ClassACMENewNonce}, {"/ejbca/acme/alias/newAccount", ClassACMENewAccount},
+				{"/ejbca/acme/newOrder", ClassACMENewOrder}, {"/ejbca/acme/alias/newOrder", ClassACMENewOrder}, {"/ejbca/acme/alias/newAuthz", ClassACMENewOrder},
+				{"/ejbca/acme/alias/revokeCert", ClassACMERevoke}, {"/ejbca/acme/alias/keyChange", ClassACMEKeyChange},
+				{"/ejbca/acme/alias/acct/a1", ClassACMEAccount}, {"/ejbca/acme/alias/acct/a1/orders", ClassACMEAccount},
+				{"/ejbca/acme/alias/acct/a1/chall/c1", ClassACMEChallenge}, {"/ejbca/acme/alias/acct/a1/orders/o1", ClassACMEOrder},
+				{"/ejbca/acme/alias/acct/a1/orders/o1/finalize", ClassACMEFinalize}, {"/ejbca/acme/alias/cert/c1", ClassACMECertificate},
+				{"/ejbca/acme/acct/a1", ClassACMEAccount}, {"/ejbca/acme/acct/a1/orders", ClassACMEAccount}, {"/ejbca/acme/acct/a1/chall/c1", ClassACMEChallenge},
+				{"/ejbca/acme/acct/a1/orders/o1", ClassACMEOrder}, {"/ejbca/acme/acct/a1/orders/o1/finalize", ClassACMEFinalize}, {"/ejbca/acme/cert/c1", ClassACMEAccount},
+				{"/ejbca/publicweb/status/ocsp", ClassOCSP}, {"/ejbca/publicweb/status/ocsp/MFEw/TzBN", ClassOCSP}, {"/ejbca/publicweb/crls/search.cgi", ClassCRL},
+				{"/ejbca/publicweb/webdist/certdist?cmd=crl&issuer=CN%3DRoot%2CO%3DExample+Inc%2CC%3DSE", ClassCRL},
+				{"/ejbca/publicweb/webdist/certdist?cmd=deltacrl&issuer=CN%3dRoot&partition=", ClassCRL},
+				{"/ejbca/publicweb/webdist/certdist?cmd=listcerts&subject=CN%3DA", ClassCertDist}, {"/ejbca/publicweb/webdist/certdist", ClassCertDist},
+				{"/ejbca/adminweb/", ""},
+			},
+		},
+	} {
+		t.Run(layout, func(t *testing.T) {
+			cfg := DefaultConfig()
+			cfg.Endpoints = PKIEndpoints(layout)
+			l := newLimiter(t, cfg)
+			for _, r := range slices.Concat(lists...) {
+				assert.Equal(t, r.want, classFound(l, "GET", r.target), "%s", r.target)
+				if r.want != ClassSCEPCA && r.want != ClassCRL { // which a POST may not be
+					assert.Equal(t, r.want, classFound(l, "POST", r.target), "POST %s", r.target)
+				}
+			}
+		})
+	}
+}
+
+// Every set of layouts is a sound list of endpoints, unless it has both a
+// provisioner and a resource right below /acme.
+func TestLayoutsCanBeJoined(t *testing.T) {
+	for set := range 1 << len(allLayouts) {
+		var joined []string
+		for i, name := range allLayouts {
+			if set>>i&1 == 1 {
+				joined = append(joined, name)
+			}
+		}
+		cfg := DefaultConfig()
+		cfg.Endpoints = PKIEndpoints(joined...)
+		clash := slices.Contains(joined, LayoutStepCA) && (slices.Contains(joined, LayoutPlain) || slices.Contains(joined, LayoutBoulder))
+		err := cfg.Validate()
+		if !clash {
+			require.NoError(t, err, "%q", joined)
+			continue
+		}
+		for fault := range ConfigErrors(err) {
+			assert.Equal(t, ReasonConflict, fault.Reason, "%q: %v", joined, fault)
+		}
+		assert.Error(t, err, "%q", joined)
+	}
+}
+
+// A path that two layouts have is of the same class in both.
+func TestLayoutsAgree(t *testing.T) {
+	classes := map[string]Class{}
+	for _, name := range allLayouts {
+		for _, e := range PKIEndpoints(name) {
+			at := e.Pattern + "?" + e.Query
+			if class, ok := classes[at]; ok {
+				assert.Equal(t, class, e.Class, "%s in %s", at, name)
+			}
+			classes[at] = e.Class
+		}
+	}
+}
+
+func TestAnUnknownLayoutPanics(t *testing.T) {
+	assert.PanicsWithValue(t, "weir: PKIEndpoints: no layout \"stepca\"; there are: boulder, ejbca, pebble, plain, step-ca, vault", func() { PKIEndpoints("stepca") })
+}
+
+// GetCACaps is answered while PKIOperation, and what could be one, is not.
+func TestSCEPCapabilitiesPassWhereOperationsDoNot(t *testing.T) {
+	cfg := pkiConfig()
+	cfg.Tiers.PerIP = perHour(1)
+	h := newLimiter(t, cfg).Handler(served)
+	admitted(t, h, request("POST", "/scep?operation=PKIOperation", addr1, "x"))
+	for range 100 {
+		admitted(t, h, request("GET", "/scep?operation=GetCACaps", addr1, ""))
+	}
+	refused(t, h, request("GET", "/scep?operation=PKIOperation&message=MIIB", addr1, ""))
+	refused(t, h, request("POST", "/scep?operation=GetCACaps", addr1, "operation=PKIOperation"))
+	refused(t, h, request("GET", "/scep?operation=GetCACaps&operation=PKIOperation", addr1, ""))
+}
+
+// After a 4xx clients of renewal information are silent for six hours (RFC
+// 9773, section 4.3.3).
+func TestRenewalInfoIsRefusedWith503(t *testing.T) {
+	cfg := pkiConfig()
+	for i := range cfg.Endpoints {
+		if cfg.Endpoints[i].Class == ClassACMERenewalInfo {
+			cfg.Endpoints[i].Limits = map[string]Limit{TierPerIP: {1.0 / 3600, 1}}
+		}
+	}
+	h := newLimiter(t, cfg).Handler(served)
+	admitted(t, h, request("GET", "/acme/renewal-info/a.b", addr1, ""))
+	w := send(h, request("GET", "/acme/renewal-info/a.b", addr1, ""))
+	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+	assert.NotZero(t, retryAfter(t, w))
+	assert.Contains(t, w.Body.String(), `"urn:ietf:params:acme:error:rateLimited"`)
+	assert.Contains(t, w.Body.String(), `"status":503`)
+}
+
+// A class that chooses 503 has it in every protocol, and nothing else changes.
+func TestAClassChoosesTheStatusOfItsRefusals(t *testing.T) {
+	for _, kind := range kinds {
+		for _, status := range []int{0, 429, 503} {
+			if kind == KindS3 && status == 429 {
+				continue // a fault
+			}
+			cfg := noTiers()
+			cfg.DefaultClass = ""
+			cfg.Endpoints = []Endpoint{{Pattern: "/a", Class: "a", Kind: kind, Status: status}, {Pattern: "/b", Class: "b", Kind: kind, Status: status}}
+			cfg.Tiers.Global = perHour(1)
+			cfg.Deny.Networks = []string{"198.51.100.0/24"}
+			h := newLimiter(t, cfg).Handler(served)
+			admitted(t, h, request("GET", "/a", addr1, ""))
+			w := send(h, request("GET", "/b", addr1, ""))
+			want := cmp.Or(status, http.StatusTooManyRequests)
+			if kind == KindS3 {
+				want = http.StatusServiceUnavailable
+			}
+			assert.Equal(t, want, w.Code, "%s, %d", kind, status)
+			assert.EqualValues(t, 3600, retryAfter(t, w))
+			assert.Equal(t, http.StatusForbidden, send(h, request("GET", "/b", "198.51.100.7", "")).Code, "a denial stays what it is")
+		}
 	}
 }
 
@@ -170,6 +383,8 @@ func TestPKIEndpointsAreFreshOnesEachTime(t *testing.T) {
 				v.SetString("changed")
 			case reflect.Float64:
 				v.SetFloat(-1)
+			case reflect.Int:
+				v.SetInt(-1)
 			case reflect.Map:
 				if v.Len() > 0 {
 					clear(v.Interface().(map[string]Limit))

@@ -32,10 +32,11 @@ type policy struct {
 	lock      *lockPolicy    // nil: no auth lock
 	exclude   *http.ServeMux // outside the keyed windows; nil: nothing is
 	guards    map[string]*Guard
-	guardWait map[string]time.Duration
-	guardSize map[string]int
 	leases    map[string]time.Duration // by scope
 	writers   map[Kind]problem.Writer
+
+	guardPolicies map[string]*guardPolicy
+	advice        []Advice // about what only the options say
 }
 
 // scope is one table of buckets in the store.
@@ -57,7 +58,7 @@ func (id *identities) hasAddr(who *asker) bool {
 
 // compile turns a Config into a policy, or reports every fault in it.
 func (l *Limiter) compile(given Config) (*policy, error) {
-	p := &policy{given: given.clone(), guards: map[string]*Guard{}, guardWait: map[string]time.Duration{}, guardSize: map[string]int{}, leases: map[string]time.Duration{}}
+	p := &policy{given: given.clone(), guards: map[string]*Guard{}, guardPolicies: map[string]*guardPolicy{}, leases: map[string]time.Duration{}}
 	if !given.Enabled {
 		return p, nil
 	}
@@ -89,8 +90,7 @@ func (l *Limiter) compile(given Config) (*policy, error) {
 		_ = register(p.exclude, "/")
 	}
 	for name, g := range p.cfg.Guards {
-		p.guards[name], p.guardWait[name] = l.guardNamed(name), time.Duration(g.AcquireTimeout)
-		p.guardSize[name] = cmp.Or(g.MaxInFlight, sizes[name])
+		p.compileGuard(l.guardNamed(name), g, sizes[name])
 	}
 	p.compileClasses(l)
 	return p, nil
@@ -102,6 +102,14 @@ func (l *Limiter) validateOptions(c *Config, f *faults) map[string]int {
 	for i, t := range c.Tiers.Custom {
 		if l.opts.keys[t.Name] == nil {
 			f.add(fmt.Sprintf("tiers.custom[%d].name", i), t.Name, ReasonMissing, "the tier has no key function: pass WithKey(%q, …) to New", t.Name)
+		}
+	}
+	if l.opts.renewal != nil {
+		if !slices.ContainsFunc(c.Endpoints, func(e Endpoint) bool { return e.Renewals }) {
+			f.add("option.WithRenewal", nil, ReasonInert, "no endpoint asks it: set renewals on that of new-order, or leave the option out")
+		}
+		if !c.Tiers.Renewal.active() {
+			f.add("tiers.renewal", nil, ReasonMissing, "what WithRenewal exempts needs a ceiling of its own: write a rate and a burst")
 		}
 	}
 	sizes := map[string]int{}
@@ -187,12 +195,17 @@ func (l *Limiter) identities(networks, accounts []string) identities {
 
 // spellings returns the names by which requests may know an account that a
 // configuration names: an ACME one is known by the path of its URL, whatever
-// the host, and its operator is likely to write the whole.
+// the host, and its operator is likely to write the whole; an EST one by the
+// one spelling of all that the auth lock takes for one.
 func spellings(account string) []string {
+	list := []string{account}
 	if path := jws.AccountPath(account); path != account {
-		return []string{account, path}
+		list = append(list, path)
 	}
-	return []string{account}
+	if user, ok := folded(account, true); ok && user != account && !strings.Contains(account, "/") {
+		list = append(list, user)
+	}
+	return list
 }
 
 func (p *policy) compileClasses(l *Limiter) {
@@ -203,17 +216,26 @@ func (p *policy) compileClasses(l *Limiter) {
 	}
 	p.classes = map[Class]*classPolicy{}
 	var patterns []string
-	var classes []*classPolicy
+	var routes []*route
 	for _, e := range cfg.Endpoints {
 		c := p.classes[e.Class]
 		if c == nil {
 			c = p.compileClass(l, tiers, e)
 		}
-		if e.Pattern != "" {
-			patterns, classes = append(patterns, e.Pattern), append(classes, c)
+		if e.Pattern == "" {
+			continue
+		}
+		i := slices.Index(patterns, e.Pattern)
+		if i < 0 {
+			i, patterns, routes = len(patterns), append(patterns, e.Pattern), append(routes, &route{})
+		}
+		if name, value, ok := splitQuery(e.Query); ok {
+			routes[i].param, routes[i].values = name, append(routes[i].values, narrowing{value, c})
+		} else {
+			routes[i].class = c
 		}
 	}
-	p.endpoints = newEndpoints(patterns, classes)
+	p.endpoints = newEndpoints(patterns, routes)
 	if d := cfg.DefaultClass; d != "" {
 		if p.classes[d] == nil {
 			p.compileClass(l, tiers, Endpoint{Class: d, Kind: KindAPI, Mode: ModeWait, Cost: 1, Auth: AuthNone})
@@ -221,7 +243,7 @@ func (p *policy) compileClasses(l *Limiter) {
 		p.endpoints.fallback = p.classes[d]
 	}
 	if p.cfg.Windows.Enabled && p.cfg.Windows.Process > 0 || len(p.cfg.Deny.Networks) > 0 || len(p.cfg.Deny.Accounts) > 0 {
-		p.endpoints.other = &classPolicy{name: classOther, kind: KindAPI, count: l.counts.class(classOther)}
+		p.endpoints.other = &classPolicy{name: classOther, kind: KindAPI, status: http.StatusTooManyRequests, count: l.counts.class(classOther)}
 		p.compileWindows(l, p.endpoints.other)
 	}
 	slices.SortFunc(p.scopes, func(a, b scope) int { return strings.Compare(a.name, b.name) })
@@ -240,7 +262,9 @@ func (l *Limiter) compileTier(cfg *Config, name string) *tier {
 	default:
 		t.source, t.key, t.unkeyed = fromFunc, l.opts.keys[name], countIn(l.counts, l.counts.unkeyed, name)
 	}
-	for id, o := range cfg.overridesOf(name) {
+	over := cfg.overridesOf(name)
+	for _, id := range slices.Sorted(maps.Keys(over)) {
+		o := over[id]
 		if !o.active() { // neither value: the tier's own limit, inside a wider network too
 			o, _ = cfg.tierLimit(name)
 		}
@@ -255,8 +279,14 @@ func (l *Limiter) compileTier(cfg *Config, name string) *tier {
 		if t.overrides == nil {
 			t.overrides = map[store.Key]store.Limit{}
 		}
-		for _, id := range spellings(id) {
-			t.overrides[l.keyer.key(name, id)] = store.Limit(o)
+		t.overrides[l.keyer.key(name, id)] = store.Limit(o)
+		if t.source != fromAccount {
+			continue
+		}
+		for _, other := range spellings(id)[1:] { // unless that is written too
+			if _, own := over[other]; !own {
+				t.overrides[l.keyer.key(name, other)] = store.Limit(o)
+			}
 		}
 	}
 	return t
@@ -267,8 +297,15 @@ func (l *Limiter) compileTier(cfg *Config, name string) *tier {
 func (p *policy) compileClass(l *Limiter, tiers map[string]*tier, e Endpoint) *classPolicy {
 	cfg := &p.cfg
 	c := &classPolicy{name: e.Class, kind: e.Kind, mode: e.Mode, count: l.counts.class(e.Class)}
-	c.guard, c.auth, c.disown = p.guards[e.Guard], e.Auth, e.Disown
+	c.guard, c.backend = p.guards[e.Guard], e.Backend
+	c.auth, c.disown, c.status = e.Auth, e.Disown, cmp.Or(e.Status, http.StatusTooManyRequests)
+	if gp := p.guardPolicies[e.Guard]; gp != nil {
+		c.work, c.acquireWait = gp.kindOf(e.Class), gp.waitOf(c)
+	}
 	c.exempt = slices.Contains(cfg.Exempt.Classes, e.Class)
+	if c.kind == KindACME {
+		c.unfinished = countIn(l.counts, c.count.throttled, tierUnfinished)
+	}
 	for _, name := range cfg.tierNames() {
 		tc, _ := cfg.tierConfig(name)
 		limit, own := e.Limits[name]
@@ -302,6 +339,7 @@ func (p *policy) compileClass(l *Limiter, tiers map[string]*tier, e Endpoint) *c
 			c.network = len(c.uses)
 		}
 	}
+	p.compileRenewal(l, c, e)
 	p.compileWindows(l, c)
 	p.classes[e.Class] = c
 	return c

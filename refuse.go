@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,7 @@ func writers(own map[Kind]problem.Writer) map[Kind]problem.Writer {
 
 // refuse writes a refusal as the kind of endpoint wants it.
 func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, p *policy, kind Kind, rej problem.Rejection) {
-	rej.RetryAfter = jittered(rej.RetryAfter, p.cfg.RetryJitter)
+	rej.RetryAfter = max(jittered(rej.RetryAfter, p.cfg.RetryJitter), standingWait(w.Header()))
 	rej.Help = l.opts.help
 	if kind == KindACME && r.Method == http.MethodPost {
 		rej.Nonce = l.callNonce(r)
@@ -43,6 +44,23 @@ func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, p *policy, kind
 		rej.SetHeaders(w.Header())
 	}
 	p.writers[kind](w, r, rej)
+}
+
+// standingWait is the wait that an outer limiter has set already: who comes back
+// sooner is refused by that one. What is no Retry-After (RFC 9110, section
+// 10.2.3) counts as none, and is replaced.
+func standingWait(h http.Header) time.Duration {
+	field := h.Get("Retry-After")
+	if field == "" {
+		return 0
+	}
+	if seconds, err := strconv.ParseUint(field, 10, 32); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(field); err == nil {
+		return time.Until(at)
+	}
+	return 0
 }
 
 // jittered adds up to fraction of the wait, never less than nothing

@@ -630,6 +630,47 @@ func TestHeadersOfOthersAreLeftAlone(t *testing.T) {
 
 // A flood of refusals writes a line for each class and tier each interval, and
 // the line says how many it stands for (requirement M6).
+// What an outer limiter has said stands where it is longer, and the document
+// says the same.
+func TestLongerRetryAfterOfAnOuterLimiterStands(t *testing.T) {
+	for _, tc := range []struct {
+		name, standing string
+		want           int64
+	}{
+		{"longer", "86400", 86400},
+		{"the longest that is legal", "4294967295", 4294967295},
+		{"shorter", "5", 10},
+		{"a date that is later", "Sat, 01 Jan 2000 00:01:00 GMT", 60},
+		{"a date that is sooner", "Sat, 01 Jan 2000 00:00:05 GMT", 10},
+		{"a date that is over", "Fri, 31 Dec 1999 23:59:59 GMT", 10},
+		{"beyond all numbers", "99999999999999999999", 10},
+		{"negative", "-86400", 10},
+		{"a word", "soon", 10},
+		{"empty", "", 10},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // whose clock begins in 2000
+				cfg := noTiers()
+				cfg.Tiers.PerIP = TierConfig{Rate: 0.1, Burst: 1}
+				h := newLimiter(t, cfg).Handler(served)
+				admitted(t, h, from(addr1))
+				w := httptest.NewRecorder()
+				w.Header().Set("Retry-After", tc.standing)
+				h.ServeHTTP(w, from(addr1))
+				var doc struct {
+					Secs int64 `json:"retry_after_secs"`
+				}
+				if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil || doc.Secs != tc.want {
+					t.Errorf("the document says %d (%v), want %d", doc.Secs, err, tc.want)
+				}
+				if got := retryAfter(t, w); got != tc.want {
+					t.Errorf("Retry-After is %d, want %d", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
 func TestFloodIsLoggedInFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := noTiers()

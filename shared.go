@@ -45,7 +45,7 @@ func (l *Limiter) openBackend(cfg *Config) error {
 	r := &cfg.Store.Redis
 	dsn, _ := expand(r.DSN) // validate has looked
 	s, err := store.Open(context.Background(), cfg.Store.Backend, store.OpenConfig{
-		Namespace: cfg.Namespace, DSN: dsn, KeyPrefix: r.KeyPrefix,
+		Namespace: cfg.Namespace, DSN: dsn, KeyPrefix: r.KeyPrefix, Fingerprint: l.keyer.fingerprint(),
 		ConnectTimeout: time.Duration(r.ConnectTimeout), CommandTimeout: time.Duration(r.CommandTimeout),
 	})
 	if err != nil {

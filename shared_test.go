@@ -155,7 +155,7 @@ func TestBackendIsOpenedWithWhatTheConfigSays(t *testing.T) {
 	cfg := sharedBy(name)
 	cfg.Namespace, cfg.Store.Redis.DSN = "ca", "${WEIR_TEST_DSN}"
 	l := newLimiter(t, cfg)
-	want := store.OpenConfig{Namespace: "ca", DSN: dsn, KeyPrefix: "weir:", ConnectTimeout: 5 * time.Second, CommandTimeout: 100 * time.Millisecond}
+	want := store.OpenConfig{Namespace: "ca", DSN: dsn, KeyPrefix: "weir:", Fingerprint: l.keyer.fingerprint(), ConnectTimeout: 5 * time.Second, CommandTimeout: 100 * time.Millisecond}
 	if err := l.Reload(l.Config()); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ type Snapshot struct {
 	Enabled bool            `json:"enabled"`
 	Classes []ClassSnapshot `json:"classes"`        // by name
 	Tiers   []TierSnapshot  `json:"tiers"`          // keyed tiers, by name
-	Guards  []GuardSnapshot `json:"guards"`         // by name
+	Guards  []GuardSnapshot `json:"guards"`         // by name, each followed by its lanes
 	Holding int             `json:"holding"`        // requests held for tokens now
 	Auth    *AuthSnapshot   `json:"auth,omitempty"` // nil: the auth lock is off
 }
@@ -35,13 +35,16 @@ type TierSnapshot struct {
 	Evicted uint64 `json:"evicted"`
 }
 
-// GuardSnapshot is one guard's state.
+// GuardSnapshot is the state of one guard or, where Lane is set, of a lane of it.
 type GuardSnapshot struct {
-	Guard    string `json:"guard"`
-	Slots    int    `json:"slots"`
-	InFlight int    `json:"in_flight"`
-	Queue    int    `json:"queue"`
-	Queued   int    `json:"queued"`
+	Guard    string   `json:"guard"`
+	Lane     string   `json:"lane,omitempty"`
+	Slots    int      `json:"slots"` // of a lane: how many it may hold
+	Reserve  int      `json:"reserve,omitempty"`
+	InFlight int      `json:"in_flight"`
+	Queue    int      `json:"queue"`
+	Queued   int      `json:"queued"`
+	Wait     Duration `json:"wait"` // estimate for a newcomer that comes last; of a guard: to its default lane; 0: not known
 }
 
 // Snapshot returns the state of the Limiter. It is consistent for each number,
@@ -75,7 +78,20 @@ func (l *Limiter) Snapshot() Snapshot {
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.guards)) {
 		g := p.guards[name].gate
-		s.Guards = append(s.Guards, GuardSnapshot{name, g.Slots(), g.InFlight(), g.QueueCap(), g.Queued()})
+		wait, _ := g.Wait(nil)
+		s.Guards = append(s.Guards, GuardSnapshot{
+			Guard: name, Slots: g.Slots(), InFlight: g.InFlight(),
+			Queue: g.QueueCap(), Queued: g.Queued(), Wait: Duration(wait),
+		})
+		for _, ln := range g.Lanes() {
+			if lane, has := laneName(p, name, ln.Lane); has {
+				wait, _ := g.Wait(g.Lane(ln.Lane))
+				s.Guards = append(s.Guards, GuardSnapshot{
+					Guard: name, Lane: lane, Slots: ln.Limit, Reserve: ln.Reserve, InFlight: ln.InFlight,
+					Queue: ln.Queue, Queued: ln.Queued, Wait: Duration(wait),
+				})
+			}
+		}
 	}
 	return s
 }

@@ -2,6 +2,7 @@ package weir
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -130,6 +131,12 @@ func (k *keyer) key(domain, id string) (key store.Key) {
 	sum := sha256.Sum256(b)
 	copy(key[:], sum[:])
 	return key
+}
+
+// fingerprint stands for the secret, for replicas to compare.
+func (k *keyer) fingerprint() string {
+	key := k.key("store/fingerprint", "")
+	return hex.EncodeToString(key[:])
 }
 
 // Keys that stand for the callers without an address. No client has such an

@@ -59,11 +59,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Store.Redis.KeyPrefix, d.Store.Redis.KeyPrefix)
 	orDefault(&c.Store.Redis.ConnectTimeout, d.Store.Redis.ConnectTimeout)
 	orDefault(&c.Store.Redis.CommandTimeout, d.Store.Redis.CommandTimeout)
-	for name, g := range c.Guards {
-		orDefault(&g.MaxQueue, 64)
-		orDefault(&g.AcquireTimeout, Duration(5e9))
-		c.Guards[name] = g
-	}
+	c.guardDefaults()
 	for i := range c.Endpoints {
 		orDefault(&c.Endpoints[i].Kind, KindAPI)
 		orDefault(&c.Endpoints[i].Mode, ModeWait)
@@ -173,15 +169,21 @@ func (c ClientIPConfig) resolver() (*clientip.Resolver, []clientip.Fault, []clie
 
 func (c *Config) validateEndpoints(f *faults) {
 	first := map[Class]int{}
-	patterns := make([]string, len(c.Endpoints))
+	mux, patterns := http.NewServeMux(), make([]string, len(c.Endpoints))
 	for i, e := range c.Endpoints {
 		path := fmt.Sprintf("endpoints[%d]", i)
-		if patterns[i] = e.Pattern; e.Pattern != "" {
-			validatePattern(f, patterns, i, func(i int) (path, name string) {
+		if e.Query == "" { // else the pattern is looked at where it stands alone
+			patterns[i] = e.Pattern
+		}
+		if patterns[i] != "" {
+			validatePattern(f, mux, patterns, i, func(i int) (path, name string) {
 				return fmt.Sprintf("endpoints[%d].pattern", i), fmt.Sprintf("endpoints[%d]", i)
 			})
 		}
 		c.validateClass(f, path+".class", e.Class)
+		if e.Query != "" {
+			c.validateQuery(f, path+".query", i)
+		}
 		if !slices.Contains(kinds, e.Kind) {
 			f.add(path+".kind", string(e.Kind), ReasonUnknown, "write one of %s", kindNames())
 		}
@@ -198,6 +200,8 @@ func (c *Config) validateEndpoints(f *faults) {
 		}
 		validateWait(f, path+".max_wait", e.MaxWait)
 		c.validateAuth(f, path, e)
+		e.validateStatus(f, path+".status")
+		c.validateRenewals(f, path+".renewals", e)
 		for _, tier := range slices.Sorted(maps.Keys(e.Limits)) {
 			p := path + ".limits." + tier
 			if _, ok := c.tierLimit(tier); !ok {
@@ -229,8 +233,8 @@ func (c *Config) limitsAny() bool {
 }
 
 // validatePattern asks ServeMux about pattern i of a list: alone, and beside
-// those before it. place names a list element: its path, and what to call it.
-func validatePattern(f *faults, patterns []string, i int, place func(int) (path, name string)) {
+// those before it, which mux has. place names a list element: its path, and what to call it.
+func validatePattern(f *faults, mux *http.ServeMux, patterns []string, i int, place func(int) (path, name string)) {
 	pattern := patterns[i]
 	path, _ := place(i)
 	if err := register(http.NewServeMux(), pattern); err != nil {
@@ -241,7 +245,10 @@ func validatePattern(f *faults, patterns []string, i int, place func(int) (path,
 	if end := strings.IndexAny(pattern, " \t"); end > 0 && pattern[:end] != strings.ToUpper(pattern[:end]) {
 		f.add(path, pattern, ReasonInvalid, "no client sends that method: write %s", strings.ToUpper(pattern[:end]))
 	}
-	for j, other := range patterns[:i] {
+	if register(mux, pattern) == nil {
+		return
+	}
+	for j, other := range patterns[:i] { // which of them is it?
 		pair := http.NewServeMux()
 		if other != "" && register(pair, other) == nil && register(pair, pattern) != nil {
 			_, name := place(j)
@@ -361,11 +368,12 @@ func (c *Config) validateTiers(f *faults) {
 		validateOverrides(f, one.path, Limit{one.tier.Rate, one.tier.Burst}, one.tier.Overrides)
 		validateWait(f, one.path+".max_wait", one.tier.MaxWait)
 	}
+	validateLimit(f, "tiers.renewal", t.Renewal)
 	if len(t.Global.Overrides) > 0 {
 		f.add("tiers.global.overrides", nil, ReasonInert, "the global tier has no keys: use per_ip or per_account")
 	}
 	c.validateNetworkOverrides(f)
-	seen := map[string]bool{TierGlobal: true, TierPerIP: true, TierPerAccount: true, WindowProcess: true, WindowSubject: true, WindowAddress: true}
+	seen := map[string]bool{TierGlobal: true, TierPerIP: true, TierPerAccount: true, TierRenewal: true, tierUnfinished: true, WindowProcess: true, WindowSubject: true, WindowAddress: true}
 	for i, tier := range t.Custom {
 		path := fmt.Sprintf("tiers.custom[%d]", i)
 		switch {
@@ -488,36 +496,16 @@ func (c *Config) validateWindows(f *faults) {
 	if w.Process > 0 && w.Process < w.PerAddress {
 		f.add("windows.process", w.Process, ReasonConflict, "below per_address (%d), which then never takes effect: raise the one or lower the other", w.PerAddress)
 	}
+	mux := http.NewServeMux()
 	for i, pattern := range w.Exclude {
 		if pattern == "" {
 			f.add(fmt.Sprintf("windows.exclude[%d]", i), nil, ReasonMissing, "write a ServeMux pattern such as GET /healthz, or drop the entry")
 			continue
 		}
-		validatePattern(f, w.Exclude, i, func(i int) (path, name string) {
+		validatePattern(f, mux, w.Exclude, i, func(i int) (path, name string) {
 			path = fmt.Sprintf("windows.exclude[%d]", i)
 			return path, path
 		})
-	}
-}
-
-func (c *Config) validateGuards(f *faults) {
-	for _, name := range slices.Sorted(maps.Keys(c.Guards)) {
-		g, path := c.Guards[name], "guards."+name
-		if !wordPattern.MatchString(name) {
-			f.add(path, nil, ReasonInvalid, "name it with lower-case letters, digits and _, starting with a letter, at most 64")
-		}
-		if g.MaxInFlight < 0 {
-			f.add(path+".max_in_flight", g.MaxInFlight, ReasonOutOfRange, "write how many may be at work at once, or 0 for the pool's size")
-		}
-		if g.MaxQueue < 0 {
-			f.add(path+".max_queue", g.MaxQueue, ReasonOutOfRange, "write how many may wait; 0 means 64; for none, give the class mode: fail")
-		}
-		if g.AcquireTimeout < 0 {
-			f.add(path+".acquire_timeout", g.AcquireTimeout, ReasonOutOfRange, "write how long one may wait, such as 5s; 0 means 5s; for not at all, give the class mode: fail")
-		}
-		if g.BackendShare != 0 {
-			f.add(path+".backend_share", g.BackendShare, ReasonUnsupported, "this version has no backend shares yet: leave it out")
-		}
 	}
 }
 

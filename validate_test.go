@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"go/ast"
@@ -53,6 +54,13 @@ func soundConfig() Config {
 // soundOptions are what soundConfig needs.
 func soundOptions() []Option {
 	return []Option{WithLogger(slog.New(slog.DiscardHandler)), WithKey("fleet", noKey)}
+}
+
+func noRenewal(context.Context, Renewal) bool { return false }
+
+// lanes gives the guard of soundConfig lanes.
+func lanes(list map[string]LaneConfig) func(*Config) {
+	return func(c *Config) { c.Guards["hsm"] = GuardConfig{MaxInFlight: 4, Lanes: list} }
 }
 
 func noKey(*http.Request) (string, bool) { return "", false }
@@ -177,6 +185,27 @@ var faultCases = slices.Concat(
 		{"a class of two modes", alike(func(e *Endpoint) { e.Mode = ModeFail }), []fault{{"endpoints[1].class", ReasonConflict, "endpoints[0]"}}},
 		{"a class that waits and does not", alike(func(e *Endpoint) { e.MaxWait = new(Duration) }), []fault{{"endpoints[1].class", ReasonConflict, "endpoints[0]"}}},
 		{"a class with two limits", alike(func(e *Endpoint) { e.Limits = map[string]Limit{"per_ip": {1, 2}} }), []fault{{"endpoints[1].class", ReasonConflict, "endpoints[0]"}}},
+		{"a class with two statuses", alike(func(e *Endpoint) { e.Status = 503 }), []fault{{"endpoints[1].class", ReasonConflict, "endpoints[0]"}}},
+		{"a class with and without renewals", alike(func(e *Endpoint) { e.Renewals = true; e.Kind = KindACME }), []fault{{"endpoints[1].class", ReasonConflict, "endpoints[0]"}}},
+		{"renewals of what is no order", func(c *Config) { c.Endpoints[0].Renewals = true }, []fault{{"endpoints[0].renewals", ReasonInert, "kind to acme"}}},
+		{"renewals that cost more than their ceiling", func(c *Config) {
+			c.Endpoints[0].Kind, c.Endpoints[0].Renewals, c.Endpoints[0].Cost, c.Tiers.Renewal = KindACME, true, 6, Limit{1, 5}
+		}, []fault{{"endpoints[0].renewals", ReasonConflict, "burst of tiers.renewal (5)"}}},
+		{"a ceiling of renewals with a rate only", func(c *Config) { c.Tiers.Renewal.Burst = 0 }, []fault{{"tiers.renewal.burst", ReasonConflict, ""}}},
+		{"a custom tier by the name of that of renewals", func(c *Config) { c.Tiers.Custom[0].Name = "renewal" }, []fault{{"tiers.custom[0].name", ReasonConflict, "one of its own"}}},
+		{"a status that no refusal has", func(c *Config) { c.Endpoints[0].Status = 403 }, []fault{{"endpoints[0].status", ReasonOutOfRange, "429 or 503"}}},
+		{"a status that S3 clients do not read", func(c *Config) { c.Endpoints[0].Kind, c.Endpoints[0].Status = KindS3, 429 }, []fault{{"endpoints[0].status", ReasonConflict, "SlowDown"}}},
+		{"a query without a value", queries("/scep", "", "operation"), []fault{{"endpoints[2].query", ReasonInvalid, "operation=GetCACaps"}}},
+		{"a query with an escape", queries("/scep", "", "operation=Get%43ACaps"), []fault{{"endpoints[2].query", ReasonInvalid, "without escapes"}}},
+		{"a query of two parameters", queries("/scep", "", "operation=GetCACaps&message=x"), []fault{{"endpoints[2].query", ReasonInvalid, "one parameter"}}},
+		{"a query and no pattern", queries("", "operation=GetCACaps"), []fault{{"endpoints[1].query", ReasonInert, "drop the query"}}},
+		{"a query of POST", queries("POST /scep", "", "operation=PKIOperation"), []fault{{"endpoints[2].query", ReasonInert, "GET and HEAD"}}},
+		{"a query of POST behind a tab", queries("POST\t/scep", "", "operation=PKIOperation"), []fault{{"endpoints[2].query", ReasonInert, "GET and HEAD"}}},
+		{"a query and nothing for what is not in it", queries("/scep", "operation=GetCACaps"), []fault{{"endpoints[1].query", ReasonMissing, "no query"}}},
+		{"a query twice", queries("GET /scep", "", "operation=GetCACaps", "operation=GetCACaps"), []fault{{"endpoints[3].query", ReasonConflict, "endpoints[2]"}}},
+		{"two parameters for one pattern", queries("/scep", "operation=GetCACaps", "", "op=GetCACaps"), []fault{{"endpoints[3].query", ReasonConflict, "parameter operation"}}},
+		{"a pattern twice beside its queries", queries("/scep", "", "operation=GetCACaps", ""), []fault{{"endpoints[3].pattern", ReasonConflict, "endpoints[1] (/scep)"}}},
+		{"a pattern with a query that cannot be read", queries("/scep/{", "", "operation=GetCACaps"), []fault{{"endpoints[1].pattern", ReasonInvalid, "cannot read"}}},
 		{"a kind that is none", func(c *Config) { c.Endpoints[0].Kind = "acne" }, []fault{{"endpoints[0].kind", ReasonUnknown, "one of acme"}}},
 		{"a mode that is none", func(c *Config) { c.Endpoints[0].Mode = "queue" }, []fault{{"endpoints[0].mode", ReasonUnknown, "wait or fail"}}},
 		{"a guard that is none", func(c *Config) { c.Endpoints[0].Guard = "hsn" }, []fault{{"endpoints[0].guard", ReasonUnknown, "defined are: hsm"}}},
@@ -243,10 +272,8 @@ var faultCases = slices.Concat(
 
 		{"what this version does not have", func(c *Config) {
 			c.Tiers.Custom[0].Audit, c.Tiers.Custom[0].Liveness = true, true
-			c.Guards["hsm"] = GuardConfig{MaxInFlight: 4, BackendShare: 75}
 		}, []fault{
-			{"tiers.custom[0].audit", ReasonUnsupported, "leave it false"}, {"tiers.custom[0].liveness", ReasonUnsupported, "leave it false"},
-			{"guards.hsm.backend_share", ReasonUnsupported, "leave it out"}}},
+			{"tiers.custom[0].audit", ReasonUnsupported, "leave it false"}, {"tiers.custom[0].liveness", ReasonUnsupported, "leave it false"}}},
 
 		{"windows of no use", func(c *Config) {
 			c.Windows = WindowsConfig{Enabled: true, Window: Duration(time.Second - 1), PerSubject: -1, PerAddress: 0, Process: -1, Exclude: []string{"", "GET /a", "GET /a", "{"}}
@@ -287,7 +314,29 @@ var faultCases = slices.Concat(
 			c.Guards["hsm"] = GuardConfig{MaxInFlight: -1, MaxQueue: -1, AcquireTimeout: -1, BackendShare: -1}
 		}, []fault{
 			{"guards.hsm.max_in_flight", ReasonOutOfRange, "0 for the pool's size"}, {"guards.hsm.max_queue", ReasonOutOfRange, "mode: fail"},
-			{"guards.hsm.acquire_timeout", ReasonOutOfRange, "mode: fail"}, {"guards.hsm.backend_share", ReasonUnsupported, "leave it out"}}},
+			{"guards.hsm.acquire_timeout", ReasonOutOfRange, "mode: fail"}, {"guards.hsm.backend_share", ReasonOutOfRange, "1 to 100"}}},
+		{"a backend that may hold more than all", func(c *Config) { c.Guards["hsm"] = GuardConfig{MaxInFlight: 4, BackendShare: 101} }, []fault{
+			{"guards.hsm.backend_share", ReasonOutOfRange, "1 to 100"}}},
+		{"a discipline that is none", func(c *Config) { c.Guards["hsm"] = GuardConfig{MaxInFlight: 4, Discipline: "lifo"} }, []fault{
+			{"guards.hsm.discipline", ReasonUnknown, "controlled_delay, fair, newest_first"}}},
+		{"lanes that make no sense by themselves", lanes(map[string]LaneConfig{
+			"Fast": {Classes: []Class{"order"}}, "default": {Classes: []Class{"other"}}, "empty": {},
+			"wild": {Classes: []Class{"nobody"}, Reserve: -1, MaxQueue: -1, MaxShare: 101, Discipline: "lifo"},
+		}), []fault{
+			{"guards.hsm.lanes.Fast", ReasonInvalid, "lower-case"}, {"guards.hsm.lanes.default", ReasonConflict, "another word"},
+			{"guards.hsm.lanes.empty.classes", ReasonMissing, "list the classes"},
+			{"guards.hsm.lanes.wild.classes[0]", ReasonUnknown, "name a class"}, {"guards.hsm.lanes.wild.reserve", ReasonOutOfRange, "keeps none"},
+			{"guards.hsm.lanes.wild.max_queue", ReasonOutOfRange, "as many as in the guard"}, {"guards.hsm.lanes.wild.max_share", ReasonOutOfRange, "0 means 100"},
+			{"guards.hsm.lanes.wild.discipline", ReasonUnknown, "controlled_delay, fair, newest_first"}}},
+		{"a class in two lanes, and twice in one", lanes(map[string]LaneConfig{
+			"a": {Classes: []Class{"order", "order"}}, "b": {Classes: []Class{"order"}},
+		}), []fault{{"guards.hsm.lanes.a.classes[1]", ReasonConflict, "lane a already"}, {"guards.hsm.lanes.b.classes[0]", ReasonConflict, "lane a already"}}},
+		{"reserves that leave nothing for the rest", lanes(map[string]LaneConfig{
+			"a": {Classes: []Class{"order"}, Reserve: 2}, "b": {Classes: []Class{"other"}, Reserve: 2},
+		}), []fault{{"guards.hsm.lanes", ReasonConflict, "4 of 4 slots are reserved"}}},
+		{"a reserve above the lane's own share", lanes(map[string]LaneConfig{
+			"a": {Classes: []Class{"order"}, Reserve: 3, MaxShare: 50},
+		}), []fault{{"guards.hsm.lanes.a.reserve", ReasonConflict, "lets the lane hold 2"}}},
 
 		{"rate-limit headers now and then", func(c *Config) { c.Headers.RateLimit = "sometimes" }, []fault{{"headers.rate_limit", ReasonUnknown, "off, rejected or always"}}},
 		{"a negative jitter", func(c *Config) { c.RetryJitter = -0.1 }, []fault{{"retry_jitter", ReasonOutOfRange, "0 to 0.5"}}},
@@ -376,6 +425,15 @@ func alike(but func(*Endpoint)) func(*Config) {
 		e.Pattern = "PUT /order"
 		but(&e)
 		c.Endpoints = append(c.Endpoints, e)
+	}
+}
+
+// queries adds endpoints of one pattern, one for each query.
+func queries(pattern string, queries ...string) func(*Config) {
+	return func(c *Config) {
+		for i, q := range queries {
+			c.Endpoints = append(c.Endpoints, Endpoint{Pattern: pattern, Query: q, Class: Class(fmt.Sprintf("class_%d", i))})
+		}
 	}
 }
 
@@ -527,6 +585,10 @@ var optionCases = []struct {
 		[]Option{WithKey("fleet", noKey), WithPoolSize("hsm", func() int { return 0 })}, []fault{{"guards.hsm.max_in_flight", ReasonOutOfRange, "at least 1"}}},
 	{"a pool of less than no size", func(c *Config) { c.Guards["hsm"] = GuardConfig{} },
 		[]Option{WithKey("fleet", noKey), WithPoolSize("hsm", func() int { return -3 })}, []fault{{"guards.hsm.max_in_flight", ReasonOutOfRange, "at least 1"}}},
+	{"a hook for renewals that no endpoint asks", func(*Config) {}, append(soundOptions(), WithRenewal(noRenewal)), []fault{{"option.WithRenewal", ReasonInert, "set renewals"}}},
+	{"a hook for renewals without a ceiling", func(c *Config) {
+		c.Endpoints[0].Kind, c.Endpoints[0].Renewals, c.Tiers.Renewal = KindACME, true, Limit{}
+	}, append(soundOptions(), WithRenewal(noRenewal)), []fault{{"tiers.renewal", ReasonMissing, "a rate and a burst"}}},
 	{"faults of both sorts, in the order of the fields", func(c *Config) {
 		c.Guards["hsm"], c.Guards["b"] = GuardConfig{}, GuardConfig{MaxInFlight: 1, MaxQueue: -1}
 		c.Shadow, c.RetryJitter, c.Tiers.MaxKeys = []string{"?"}, 7, -1

@@ -103,6 +103,7 @@ type Info struct {
 	Source  string       // where Addr comes from: peer, xff, xrealip, forwarded, leftmost, single
 	Class   Class        // "" if the request has none
 	Account string       // as claimed, or as set by SetAccount; "" if none
+	Backend string       // of the class, as its Endpoint says; "" if none
 	// Tier is the tier or window with the fewest requests left when the
 	// request was admitted; "" if it met none. Remaining is what was then left
 	// in it, of Burst.
@@ -127,7 +128,7 @@ func FromContext(ctx context.Context) (info Info, ok bool) {
 		info.Tier = v.tightest.tier.name
 	}
 	if v.c != nil {
-		info.Class = v.c.name
+		info.Class, info.Backend = v.c.name, v.c.backend
 	}
 	return info, true
 }
@@ -149,8 +150,7 @@ func (v *visit) setAccount(id string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.sure, v.verified = id != "", id != ""
-	// The kid itself, where the request is known by its path, is the same name.
-	if v.account == id || id != "" && v.account == jws.AccountPath(id) {
+	if v.account == id || id != "" && v.claimsLocked(id) {
 		return
 	}
 	v.account = id
@@ -169,6 +169,17 @@ func (v *visit) setAccount(id string) {
 	if len(b.checks) > 0 && v.l.admit(context.WithoutCancel(v.Context), v.p, &b).Admitted() {
 		v.spent = b.charge(0)
 	}
+}
+
+// claimsLocked reports whether the request claims to come from that account,
+// in another spelling: the kid itself, where it is known by its path, or a user
+// in another case. v.mu is held.
+func (v *visit) claimsLocked(id string) bool {
+	if v.account == jws.AccountPath(id) {
+		return true
+	}
+	user, ok := folded(id, true)
+	return ok && v.c != nil && v.c.kind == KindEST && v.account == user
 }
 
 // classNowLocked is the request's class as the policy now in force has it: to
@@ -207,10 +218,14 @@ func (v *visit) refundLocked() {
 	}
 	v.spent = charge{}
 	limit := spent.use.limitOf(spent.key)
-	for _, u := range v.classNowLocked().uses {
+	c := v.classNowLocked()
+	for _, u := range c.uses {
 		if u.scope == spent.use.scope {
 			limit = u.limitOf(spent.key)
 		}
+	}
+	if u := c.renewal; u != nil && u.scope == spent.use.scope {
+		limit = u.limit
 	}
 	var b basket
 	b.add(spent.use, spent.key, limit)

@@ -5,13 +5,15 @@ import "net/http"
 // The reasons for a refusal: a closed, low-cardinality list, the same words in
 // documents, metric labels and logs.
 const (
-	ReasonRate        = "rate_limited" // a tier, window or ceiling is spent
-	ReasonQueueFull   = "queue_full"   // the guard's queue has no place left
-	ReasonTimeout     = "timeout"      // no slot came free within the queue timeout
-	ReasonCanceled    = "canceled"     // the caller left while it waited
-	ReasonLocked      = "locked"       // too many failed authentications
-	ReasonDenied      = "denied"       // refused by policy, whatever the rate
-	ReasonUnavailable = "unavailable"  // the limiter cannot decide and is told to refuse
+	ReasonRate         = "rate_limited"  // a tier, window or ceiling is spent
+	ReasonQueueFull    = "queue_full"    // the guard's queue has no place left
+	ReasonTimeout      = "timeout"       // no slot came free within the queue timeout
+	ReasonCanceled     = "canceled"      // the caller left while it waited
+	ReasonDeadline     = "deadline"      // no slot could come in time, so it did not wait for one
+	ReasonBackendShare = "backend_share" // the guard's slots for one backend are taken
+	ReasonLocked       = "locked"        // too many failed authentications
+	ReasonDenied       = "denied"        // refused by policy, whatever the rate
+	ReasonUnavailable  = "unavailable"   // the limiter cannot decide and is told to refuse
 )
 
 // Problem types of draft-ietf-httpapi-ratelimit-headers section 5. They are
@@ -64,7 +66,7 @@ func (rej Rejection) cause() *cause {
 	switch rej.Reason {
 	case ReasonRate:
 		return &causeQuota
-	case ReasonQueueFull, ReasonTimeout, ReasonCanceled:
+	case ReasonQueueFull, ReasonTimeout, ReasonCanceled, ReasonDeadline, ReasonBackendShare:
 		return &causeBusy
 	case ReasonLocked:
 		return &causeLocked

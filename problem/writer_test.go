@@ -33,7 +33,7 @@ var writers = []struct {
 	{"Empty", Empty, ""},
 }
 
-var allReasons = []string{ReasonRate, ReasonQueueFull, ReasonTimeout, ReasonCanceled, ReasonLocked,
+var allReasons = []string{ReasonRate, ReasonQueueFull, ReasonTimeout, ReasonCanceled, ReasonDeadline, ReasonBackendShare, ReasonLocked,
 	ReasonDenied, ReasonUnavailable, "", "a_word_of_the_user"}
 
 // refused runs a writer and checks what holds for every refusal.

@@ -37,9 +37,13 @@ type Adviser interface {
 // OpenConfig is what a store of [Register] is opened with. It never prints the
 // DSN, which may hold a password.
 type OpenConfig struct {
-	Namespace      string // the limiter's; stores of one namespace share their counts
-	DSN            string
-	KeyPrefix      string
+	Namespace string // the limiter's; stores of one namespace share their counts
+	DSN       string
+	KeyPrefix string
+	// Fingerprint stands for the secret that keys the ids of callers, without telling
+	// it. A store that limiters share must not open for one whose fingerprint is not
+	// that of the others. "" is not compared.
+	Fingerprint    string
 	ConnectTimeout time.Duration
 	CommandTimeout time.Duration
 }

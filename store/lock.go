@@ -122,7 +122,8 @@ type Lock struct {
 	Left     time.Duration
 }
 
-// LockSize is how full one scope is.
+// LockSize is how full one scope is. With Max 0 the store sets no bound of its own
+// and does not know its size: the other fields tell nothing.
 type LockSize struct {
 	Keys    int    // counters
 	Locked  int    // locks that hold, for everybody
@@ -145,7 +146,9 @@ type LockSize struct {
 // any of them withholds is withheld.
 //
 // At the bound, counters that have ended go first, then those with the least
-// failures, those that are locked last.
+// failures, those that are locked last. A store that lives elsewhere may leave the
+// bound to the server there, as long as each counter goes by itself when it has
+// ended; its LockSize is then zero.
 type Locker interface {
 	// Begin decides whether the attempt may be made, and sets a.Ticket. A
 	// refused attempt changes nothing: it neither counts nor extends a lock.

@@ -6,8 +6,7 @@ import (
 	"github.com/weir-go/weir"
 )
 
-// guardHSM stands in front of finalize, the request that has a certificate
-// signed.
+// guardHSM stands in front of finalize in the scenes that have ACME alone.
 const guardHSM = "hsm"
 
 // limits returns the configuration that a real authority would start from:

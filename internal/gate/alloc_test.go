@@ -20,26 +20,26 @@ func TestAllocations(t *testing.T) {
 		do   func(context.Context, *Gate)
 	}{
 		{"a free slot", 0, idle, func(ctx context.Context, g *Gate) {
-			_ = g.Acquire(ctx, time.Second)
-			g.Release()
+			_ = g.acquire(ctx, time.Second)
+			g.release()
 		}},
 		// Two for the context itself. Asking it for Done would be a third.
 		{"a free slot and a fresh context", 2, idle, func(_ context.Context, g *Gate) {
 			ctx, cancel := context.WithCancel(context.Background())
-			_ = g.Acquire(ctx, time.Second)
-			g.Release()
+			_ = g.acquire(ctx, time.Second)
+			g.release()
 			cancel()
 		}},
-		{"a full queue", 0, busy, func(ctx context.Context, g *Gate) { _ = g.Acquire(ctx, time.Second) }},
-		{"no wish to wait", 0, busy, func(ctx context.Context, g *Gate) { _ = g.Acquire(ctx, 0) }},
-		{"a closed gate", 0, shut, func(ctx context.Context, g *Gate) { _ = g.Acquire(ctx, time.Second) }},
+		{"a full queue", 0, busy, func(ctx context.Context, g *Gate) { _ = g.acquire(ctx, time.Second) }},
+		{"no wish to wait", 0, busy, func(ctx context.Context, g *Gate) { _ = g.acquire(ctx, 0) }},
+		{"a closed gate", 0, closed, func(ctx context.Context, g *Gate) { _ = g.acquire(ctx, time.Second) }},
 		{"a free slot by Hold", 2, idle, func(ctx context.Context, g *Gate) {
-			release, _ := g.Hold(ctx, time.Second)
+			release, _ := g.Hold(ctx, &Work{MaxWait: time.Second})
 			release()
 			release()
 		}},
 		{"a full queue by Hold", 0, busy, func(ctx context.Context, g *Gate) {
-			release, _ := g.Hold(ctx, time.Second)
+			release, _ := g.Hold(ctx, &Work{MaxWait: time.Second})
 			release()
 		}},
 	} {
@@ -58,7 +58,7 @@ func TestAllocations(t *testing.T) {
 func idle(*testing.T) *Gate   { return New(1, 1) }
 func busy(t *testing.T) *Gate { return full(t, 1, 0) }
 
-func shut(*testing.T) *Gate {
+func closed(*testing.T) *Gate {
 	g := New(1, 1)
 	g.Close()
 	return g

@@ -8,47 +8,54 @@ import (
 	"time"
 )
 
-// A channel of n places is the semaphore that a program would write by hand. It
-// bounds what is in flight as well, but has neither a bound for the queue nor
-// one for the wait, and gives slots to ended contexts.
-type channelGate chan struct{}
-
-func (c channelGate) Acquire(ctx context.Context, _ time.Duration) error {
-	select {
-	case c <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (c channelGate) Release() { <-c }
-
-type semaphore interface {
-	Acquire(ctx context.Context, maxWait time.Duration) error
-	Release()
-}
+// A semaphore runs work in a slot.
+type semaphore func(ctx context.Context, work func()) error
 
 var semaphores = []struct {
 	name string
 	open func(slots int) semaphore
 }{
-	{"gate", func(slots int) semaphore { return New(slots, 1<<20) }},
-	{"channel", func(slots int) semaphore { return make(channelGate, slots) }},
+	{"gate", func(slots int) semaphore {
+		g := New(slots, 1<<20)
+		return func(ctx context.Context, work func()) error {
+			s, err := g.Acquire(ctx, &Work{MaxWait: noBound})
+			if err != nil {
+				return err
+			}
+			work()
+			s.Release()
+			return nil
+		}
+	}},
+	// A channel of n places is the semaphore that a program would write by hand.
+	// It bounds what is in flight as well, but has neither a bound for the queue
+	// nor one for the wait, and gives slots to ended contexts.
+	{"channel", func(slots int) semaphore {
+		c := make(chan struct{}, slots)
+		return func(ctx context.Context, work func()) error {
+			select {
+			case c <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			work()
+			<-c
+			return nil
+		}
+	}},
 }
 
 func BenchmarkUncontended(b *testing.B) {
 	for _, kind := range semaphores {
 		b.Run("kind="+kind.name, func(b *testing.B) {
-			g := kind.open(8)
+			do := kind.open(8)
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			b.ReportAllocs()
 			for b.Loop() {
-				if g.Acquire(ctx, time.Second) != nil {
+				if do(ctx, func() {}) != nil {
 					b.Fatal("refused")
 				}
-				g.Release()
 			}
 		})
 	}
@@ -60,19 +67,18 @@ func BenchmarkContended(b *testing.B) {
 	for _, goroutines := range []int{2, 256} {
 		for _, kind := range semaphores {
 			b.Run(fmt.Sprintf("goroutines=%d/kind=%s", goroutines, kind.name), func(b *testing.B) {
-				g := kind.open(min(goroutines/2, 8))
+				do := kind.open(min(goroutines/2, 8))
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
 				b.ReportAllocs()
 				b.SetParallelism(max(1, goroutines/runtime.GOMAXPROCS(0)))
 				b.RunParallel(func(pb *testing.PB) {
 					for pb.Next() {
-						if g.Acquire(ctx, noBound) != nil {
+						// Work, during which others come.
+						if do(ctx, runtime.Gosched) != nil {
 							b.Error("refused")
 							return
 						}
-						runtime.Gosched() // work, during which others come
-						g.Release()
 					}
 				})
 			})
@@ -80,20 +86,28 @@ func BenchmarkContended(b *testing.B) {
 	}
 }
 
-// What abuse costs: every slot and every place in the queue is taken.
+// What abuse costs: every slot and every place in the queue is taken, by as many
+// flows as there are places, and newcomers are of another.
 func BenchmarkRefused(b *testing.B) {
-	g := New(1, 0)
-	if g.Acquire(context.Background(), 0) != nil {
-		b.Fatal("refused")
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if g.Acquire(ctx, time.Second) == nil {
-				b.Error("admitted")
+	for _, queue := range []int{0, 64, 2048} {
+		b.Run(fmt.Sprintf("queue=%d", queue), func(b *testing.B) {
+			g := New(1, queue)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			for i := range queue + 1 {
+				go func() { _, _ = g.Acquire(ctx, &Work{Flow: Flow{byte(i), byte(i >> 8)}, MaxWait: noBound}) }()
 			}
-		}
-	})
+			for g.InFlight()+g.Queued() <= queue {
+				runtime.Gosched()
+			}
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := g.Acquire(ctx, &Work{Flow: Flow{15: 1}, MaxWait: time.Hour}); err == nil {
+						b.Error("admitted")
+					}
+				}
+			})
+		})
+	}
 }

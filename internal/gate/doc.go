@@ -1,21 +1,39 @@
 // Package gate bounds how much work is in flight at once.
 //
-// A [Gate] has a number of slots and a queue. Work takes a slot before it
-// begins and gives it back when it ends. When every slot is taken, a bounded
-// number of callers wait, first come, first served; everybody beyond that is
-// refused at once, so that overload shows as a quick refusal and not as a pile
-// of requests which nobody waits for any longer.
+// A [Gate] has a number of slots and, in each of its lanes, a queue. Work takes a
+// slot before it begins and gives it back when it ends. When no slot is free for
+// it, a bounded number of callers wait; everybody beyond that is refused at once,
+// so that overload shows as a quick refusal and not as a pile of requests which
+// nobody waits for any longer.
+//
+// # Who is served
+//
+// A [Lane] may have slots reserved, which no other lane takes, whatever hangs in
+// those. A free slot goes to a lane below its reserve, else to the lane that holds
+// least. Within the lane [Flow]s take turns, in an [Order]. One flow may fill the
+// queue as long as no other wants a place in it; then it gives places up.
 //
 // # What a caller gets
 //
 // [Gate.Acquire] returns nil, and the caller owns one slot, or it returns one
-// of four errors, and the caller owns nothing:
+// of these errors, and the caller owns nothing:
 //
 //   - [ErrQueueFull]: no slot is free and there is no place to wait, or the
-//     caller does not wish to wait;
+//     caller does not wish to wait, or its place went to another flow;
 //   - [ErrTimeout]: the wait reached its bound;
 //   - [ErrCanceled]: the context ended, before the call or during the wait;
+//   - [ErrDeadline]: the wait would not have ended in time;
+//   - [ErrBackendShare]: the backend has its share of the slots;
 //   - [ErrClosed]: the gate was closed, before the call or during the wait.
+//
+// # What the gate learns
+//
+// It measures how long work takes and how quickly each queue moves, to tell those
+// who cannot be served in time, by [ErrDeadline], when they come and again when
+// their turn comes: a slot that is given to them is lost to others. What it does
+// not know yet it does not hold against anybody, and a slot that is free is given
+// to whoever comes, whatever the estimate. So an estimate that is wrong rights
+// itself.
 //
 // # When two things happen at once
 //

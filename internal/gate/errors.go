@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// What Acquire and Hold report. Compare with [errors.Is]. Requirement row G3
-// turns the first three into the reasons of a rejection.
+// What Acquire and Hold report. Compare with [errors.Is]. All but
+// ErrClosed are reasons of a rejection (requirement rows G3, G5, G8).
 var (
 	// ErrQueueFull is returned as it is, so that a refusal allocates nothing.
 	ErrQueueFull = errors.New("queue full")
@@ -18,8 +18,19 @@ var (
 	// matches it also matches the context's error and its cause.
 	ErrCanceled = errors.New("canceled before a slot was granted")
 
+	// ErrDeadline says that the caller could not have been served in time: within
+	// the longest wait allowed, or by its deadline with the work done. It is told
+	// so when it comes, or when its turn comes.
+	ErrDeadline = errors.New("no slot in time to be of use")
+
+	// ErrBackendShare says that the backend holds as many slots as one may.
+	ErrBackendShare = errors.New("backend at its share of the slots")
+
 	// ErrClosed says that the gate grants no more slots.
 	ErrClosed = errors.New("gate closed")
+
+	// errMustWait never leaves the package.
+	errMustWait = errors.New("no slot at once")
 )
 
 // canceledError keeps the cause beside the context's own error. Wrapping the

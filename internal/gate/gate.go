@@ -2,204 +2,317 @@ package gate
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
 
-// A Gate lets a bounded number of callers in and a bounded number wait, first
-// come, first served (requirement rows G1 and G2).
+// A Gate lets a bounded number of callers in and a bounded number wait, in
+// lanes (requirement rows G1, G2, G5, G9).
 //
-// The zero value admits nobody; use [New]. A Gate must not be copied. All
-// methods may be called from several goroutines at once. It starts no goroutine
-// and needs no Close to be collected.
+// The zero value is of no use; call [New]. A Gate must not be copied. All methods may be called from several
+// goroutines at once. It starts no goroutine and needs no Close to be collected.
 type Gate struct {
-	mu sync.Mutex // guards everything below
+	began time.Time // the gate's clock counts from here
 
-	slots    int  // how many may be in flight, at least 1
-	queueCap int  // how many may wait, at least 0
-	held     int  // slots taken, those of granted waiters that have not run yet included
-	closed   bool // set once, never cleared
+	mu sync.Mutex // guards everything below, and all that hangs on it
 
-	// Two implications hold whenever mu is free:
+	slots        int            // how many may be in flight, at least 1
+	held         int            // slots taken, those of granted waiters that have not run yet included
+	unfilled     int            // reserved slots that their lanes do not hold
+	backendLimit int            // the most slots of one backend; 0: no bound
+	backends     map[string]int // slots held by each named backend; none at 0
+	waiting      int            // in all lanes
+	grants       uint64         // so far, to tell which lane was served longest ago
+	closed       bool           // set once, never cleared
+
+	// lanes are all that ever were, the default one first. For each of them
+	// holds whenever mu is free:
 	//
-	//	queue.n > 0  =>  held >= slots   (nobody waits beside a free slot)
+	//	queue.n > 0  =>  !lane.mayTake()   (nobody waits beside a slot for it)
 	//	closed       =>  queue.n == 0
 	//
-	// The first is why a newcomer that finds a free slot overtakes nobody.
-	// held > slots and queue.n > queueCap are legal: they remain for a while
-	// after Resize made the gate smaller.
-	queue waitlist
+	// The first is why a newcomer that finds a slot overtakes nobody. What is
+	// held and who waits may exceed the bounds for a while after Configure
+	// made them smaller.
+	lanes []*Lane
 }
 
-// New returns an open gate with the given number of slots and of places to
-// wait. It panics if slots is less than 1 or queue less than 0: such numbers
-// are a fault of the program, and configuration is checked before it gets here.
+// Work is what a caller wants a slot for. The zero Work does not wait.
+type Work struct {
+	Kind *Kind // nil: the zero Kind
+	Flow Flow  // whose work it is; within a lane flows take turns
+
+	// MaxWait bounds the time in the queue. Zero means not to wait at all:
+	// without a free slot the answer is [ErrQueueFull], even if the queue has
+	// room. Negative leaves the bound to the context.
+	MaxWait time.Duration
+	// Deadline is when the work must be done, besides the context's deadline.
+	// Zero: none.
+	Deadline time.Time
+}
+
+// Kind is what much work has in common. It must not be changed once it is in use.
+type Kind struct {
+	Lane    *Lane  // of this gate; nil, or one that is not configured: the default lane
+	Backend string // what it will keep busy; "" is not counted
+	Times   *Times // where its service time is learned; nil: in its lane only
+}
+
+var zeroKind Kind
+
+// Flow names whose work it is: a client's network, say. The zero Flow is one
+// like any other.
+type Flow [16]byte
+
+// New returns an open gate with one lane, which has the given number of places
+// to wait and serves in the order of arrival within a flow. It panics if slots
+// is less than 1 or queue less than 0: such numbers are a fault of the program,
+// and configuration is checked before it gets here.
 func New(slots, queue int) *Gate {
-	checkSize(slots, queue)
-	return &Gate{slots: slots, queueCap: queue}
+	g := &Gate{began: time.Now().Add(-1), backends: map[string]int{}}
+	g.lanes = []*Lane{{gate: g, open: true}}
+	g.Configure(Config{Slots: slots, Default: LaneConfig{Queue: queue}})
+	return g
 }
 
-// Acquire takes a slot, at once if one is free, else after waiting in the
-// queue. With a nil error the caller owns one slot and must give it back with
-// exactly one [Gate.Release], best deferred so that a panic or a
+// Acquire takes a slot, at once if one is free for the lane, else after waiting
+// in the lane's queue. With a nil error the caller owns the slot and must give it
+// back with exactly one [Slot.Release], best deferred so that a panic or a
 // [runtime.Goexit] gives it back too (row G7). With any other error it owns
-// nothing.
-//
-// maxWait bounds the time in the queue. Zero means not to wait at all: without
-// a free slot the answer is [ErrQueueFull], even if the queue has room. A
-// negative maxWait leaves the bound to ctx.
+// nothing, and the Slot is the zero one.
 //
 // A context that is done already gets [ErrCanceled], even if a slot is free. A
-// wait that ends because ctx does or because of maxWait leaves the queue at
+// wait that ends because ctx does or because of w.MaxWait leaves the queue at
 // once, and a slot granted in the same instant is handed on to the next waiter;
 // the package comment has the order in which such events count.
 //
-// A call that need not wait, admitted or refused with ErrQueueFull, allocates
-// nothing and does not read the clock. One that waits allocates a few small
-// objects; with a positive maxWait it sets a timer and reads the clock twice.
-func (g *Gate) Acquire(ctx context.Context, maxWait time.Duration) error {
+// A call that need not wait, admitted or refused at once, allocates nothing and
+// hardly ever reads the clock. One that waits allocates a few small objects.
+//
+// w is only read, and only during the call: it is a pointer because copying it
+// would cost more than all the rest.
+func (g *Gate) Acquire(ctx context.Context, w *Work) (Slot, error) {
 	// Err and not Done: the first call of Done makes a channel, which a call
 	// that need not wait has no use for. Before the lock and not under it: a
 	// context can be of any type, and foreign code must not run inside our
 	// critical section. Whether ctx ends between here and the lock cannot be
 	// told from ctx ending just after the grant.
 	if ctx.Err() != nil {
-		return canceled(ctx)
+		return Slot{}, canceled(ctx)
 	}
 
 	g.mu.Lock()
+	ln, k := g.laneOf(w)
+	var start time.Duration
+	// What refusalLocked says, for most calls without asking it.
+	if k.Backend != "" || g.closed || !ln.mayTake() {
+		if err := g.refusalLocked(ln, k, w); err != nil {
+			g.mu.Unlock()
+			if err == errMustWait {
+				return g.wait(ctx, w)
+			}
+			return Slot{}, err
+		}
+	}
+	g.takeLocked(ln, k.Backend)
+	if g.samplesLocked(ln) {
+		start = g.now()
+	}
+	g.mu.Unlock()
+	return Slot{ln, k, start}, nil
+}
+
+// refusalLocked says why a newcomer gets no slot at once; nil if it does. It is
+// errMustWait for one that has to look for a place in the queue.
+func (g *Gate) refusalLocked(ln *Lane, k *Kind, w *Work) error {
 	switch {
 	case g.closed:
-		g.mu.Unlock()
 		return ErrClosed
-	case g.held < g.slots:
-		g.held++
-		g.mu.Unlock()
+	case g.overShareLocked(k.Backend):
+		return ErrBackendShare
+	case ln.mayTake():
 		return nil
-	case maxWait == 0 || g.queue.n >= g.queueCap:
-		g.mu.Unlock()
+	case w.MaxWait == 0 || ln.full(w.Flow):
 		return ErrQueueFull
 	}
-	w := g.queue.join()
+	return errMustWait
+}
+
+// samplesLocked reports whether work that begins without waiting is to be
+// measured. Reading the clock costs more than all the rest, so a gate with room to
+// spare measures one in 64.
+func (g *Gate) samplesLocked(ln *Lane) bool {
+	return ln.times.n < enough || g.grants%64 == 0 || g.held > 1 && g.held > g.slots/2
+}
+
+// wait finds a place in the queue and waits there.
+func (g *Gate) wait(ctx context.Context, w *Work) (Slot, error) {
+	by := w.Deadline
+	if d, ok := ctx.Deadline(); ok && (by.IsZero() || d.Before(by)) {
+		by = d
+	}
+	now := g.now()
+	deadline := never
+	if !by.IsZero() {
+		deadline = by.Sub(g.began)
+	}
+
+	g.mu.Lock()
+	ln, k := g.laneOf(w)
+	switch err := g.refusalLocked(ln, k, w); { // again: much can have happened meanwhile
+	case err == nil:
+		g.takeLocked(ln, k.Backend)
+		g.mu.Unlock()
+		return Slot{ln, k, now}, nil
+	case err != errMustWait:
+		g.mu.Unlock()
+		return Slot{}, err
+	case ln.hopelessLocked(w, k, now, deadline):
+		g.mu.Unlock()
+		return Slot{}, ErrDeadline
+	}
+	p := g.joinLocked(ln, k, w, now, deadline)
 	g.mu.Unlock()
 
-	return g.await(ctx, w, maxWait)
+	return p.await(ctx)
 }
 
-// await blocks until w, which is in the queue or has just been taken out of it
-// by a verdict, knows how its wait ended.
-func (g *Gate) await(ctx context.Context, w *waiter, maxWait time.Duration) error {
-	done := ctx.Done()
-	var start time.Time
-	var expired <-chan time.Time // nil, never ready, without a bound
-	if maxWait > 0 {
-		start = time.Now()
-		timer := time.NewTimer(maxWait)
-		defer timer.Stop()
-		expired = timer.C
+// joinLocked puts a newcomer into the queue, in the place of another if it is
+// full.
+func (g *Gate) joinLocked(ln *Lane, k *Kind, w *Work, now, deadline time.Duration) *waiter {
+	if ln.queue.n == 0 {
+		ln.backlogBegins(now)
 	}
-
-	timedOut := false
-	select {
-	case <-w.decided:
-	case <-done:
-	case <-expired:
-		timedOut = true
+	newest := ln.newestFirst(now)
+	if ln.queue.n >= ln.queueCap {
+		g.removeLocked(ln.queue.victim(newest)).decide(displaced)
 	}
-
-	// select picks at random among the cases that are ready, and more may have
-	// become ready since. So look again, in the order in which they count. The
-	// done channel answers in constant time; ctx.Err walks up through every
-	// layer of values first. For the bound the clock is asked and not the
-	// timer's channel, which has something to say only after the runtime has
-	// run the timer: a grant in the very instant of the timeout can be faster.
-	switch {
-	case isClosed(done):
-		// Leave before asking for the cause: that runs foreign code, which
-		// may panic, and the slot must not go with it.
-		g.leave(w)
-		return canceled(ctx)
-	case timedOut || maxWait > 0 && time.Since(start) >= maxWait:
-		g.leave(w)
-		return ErrTimeout
+	p := &waiter{
+		lane: ln, kind: k,
+		maxWait: ln.bound(w.MaxWait, now), due: never, deadline: deadline,
+		decided: make(chan struct{}),
 	}
-
-	// Only the verdict is left to have woken us.
-	if w.verdict == refused {
-		return ErrClosed
+	if p.maxWait > 0 && p.maxWait < never-now {
+		p.due = now + p.maxWait
 	}
-	return nil
+	ln.queue.join(p, w.Flow, newest)
+	g.waiting++
+	return p
 }
 
-// leave gives up whatever w has: its place in the queue, or the slot that was
-// granted while w was already on its way out. This second case is where slots
-// get lost if the waiter's decision to go and the gate's decision to grant are
-// not made one after the other: both are made under mu, and here w learns which
-// came first.
-func (g *Gate) leave(w *waiter) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// removeLocked takes a waiter out of its queue, and returns it.
+func (g *Gate) removeLocked(p *waiter) *waiter {
+	p.lane.queue.remove(p)
+	g.waiting--
+	return p
+}
 
-	switch w.verdict {
-	case undecided:
-		// No slot comes free by this, so there is nobody to wake.
-		g.queue.remove(w)
-	case granted:
-		g.held--
-		g.grantLocked()
-	case refused:
-		// Close has taken w out already.
+func (g *Gate) takeLocked(ln *Lane, backend string) {
+	g.held++
+	if ln.held < ln.reserve {
+		g.unfilled--
+	}
+	ln.held++
+	g.grants++
+	ln.granted = g.grants
+	if backend != "" {
+		g.backends[backend]++
 	}
 }
 
-// Release gives back a slot, which goes to the longest waiting caller if there
-// is one. It works after [Gate.Close] too.
-//
-// It panics when no slot is held, because a release too many lets one caller
-// too many in. A double release goes unnoticed while others hold slots; who
-// cannot be sure to release only once uses [Gate.Hold].
-func (g *Gate) Release() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-
-	if g.held == 0 {
-		panic("gate: Release of a slot that is not held")
-	}
+// giveLocked takes a slot back. Whoever calls it calls grantLocked next.
+func (g *Gate) giveLocked(ln *Lane, backend string) {
 	g.held--
-	g.grantLocked()
-}
-
-// grantLocked gives free slots to waiters, oldest first. Everything that may
-// free a slot calls it before it lets go of mu, and nothing else picks the next
-// waiter. The slot is counted here, on behalf of the waiter: if the waiter
-// counted it when it runs, a newcomer could slip in between.
-func (g *Gate) grantLocked() {
-	for g.held < g.slots {
-		w := g.queue.pop()
-		if w == nil {
-			return
+	ln.held--
+	if ln.held < ln.reserve {
+		g.unfilled++
+	}
+	if backend != "" {
+		if g.backends[backend]--; g.backends[backend] == 0 {
+			delete(g.backends, backend)
 		}
-		g.held++
-		w.decide(granted)
 	}
 }
 
-// Resize changes the number of slots and of places to wait. Additional slots go
-// to waiters at once. With fewer slots than are held, nobody is interrupted and
-// nobody is let in until enough have been given back. With fewer places than
-// are taken, nobody is thrown out: who waits keeps its turn, newcomers are
-// refused.
+func (g *Gate) overShareLocked(backend string) bool {
+	return backend != "" && g.backendLimit > 0 && g.backends[backend] >= g.backendLimit
+}
+
+// grantLocked gives free slots to waiters. Everything that may free a slot calls
+// it before it lets go of mu, and nothing else picks the next waiter. The slot
+// is counted here, on behalf of the waiter: if the waiter counted it when it
+// runs, a newcomer could slip in between.
 //
-// It panics on the same numbers as [New], and has no visible effect on a closed
-// gate but for what [Gate.Slots] and [Gate.QueueCap] report.
-func (g *Gate) Resize(slots, queue int) {
-	checkSize(slots, queue)
+// A waiter that can make no use of a slot is sent away now, and its flow keeps
+// its turn: one whose wait is over, one that could not be done in time, and one
+// whose backend has its share meanwhile. Those who have gone for a reason of
+// their own hand on what they get.
+func (g *Gate) grantLocked() {
+	if g.waiting == 0 {
+		return
+	}
+	now := g.now()
+	for ln := g.nextLocked(); ln != nil; ln = g.nextLocked() {
+		p := ln.queue.next(ln.newestFirst(now))
+		f := p.flow
+		g.removeLocked(p)
+		switch {
+		case p.due <= now:
+			p.decide(expired)
+		case g.overShareLocked(p.kind.Backend):
+			p.decide(overShare)
+		case p.deadline-now < ln.need(p.kind.Times):
+			p.decide(tooLate)
+		default:
+			ln.queue.served(f)
+			ln.moves(now)
+			g.takeLocked(ln, p.kind.Backend)
+			p.start = now
+			p.decide(granted)
+		}
+	}
+}
+
+// nextLocked picks the lane whose waiter gets a free slot, nil if there is none:
+// one that holds less than its reserve, else the one that holds least, so that
+// lanes share what is not reserved by slots and not by grants: slow work does not
+// crowd out quick work. Of equals it is the one that was served longest ago.
+func (g *Gate) nextLocked() (best *Lane) {
+	for _, ln := range g.lanes {
+		if ln.queue.n > 0 && ln.mayTake() && (best == nil || ln.before(best)) {
+			best = ln
+		}
+	}
+	return best
+}
+
+// Lane returns the lane of that name, one for ever, configured or not.
+func (g *Gate) Lane(name string) *Lane {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.laneLocked(name)
+}
 
-	g.slots, g.queueCap = slots, queue
-	g.grantLocked()
+func (g *Gate) laneLocked(name string) *Lane {
+	if i := slices.IndexFunc(g.lanes, func(ln *Lane) bool { return ln.name == name }); i >= 0 {
+		return g.lanes[i]
+	}
+	ln := &Lane{gate: g, name: name, limit: g.slots}
+	g.lanes = append(g.lanes, ln)
+	return ln
+}
+
+// laneOf returns the lane for a newcomer, and its kind.
+func (g *Gate) laneOf(w *Work) (*Lane, *Kind) {
+	k := w.Kind
+	if k == nil {
+		k = &zeroKind
+	}
+	if k.Lane != nil && k.Lane.open {
+		return k.Lane, k
+	}
+	return g.lanes[0], k
 }
 
 // Close ends the service of the gate: all who wait leave with [ErrClosed], and
@@ -210,28 +323,24 @@ func (g *Gate) Close() {
 	defer g.mu.Unlock()
 
 	g.closed = true
-	for w := g.queue.pop(); w != nil; w = g.queue.pop() {
-		w.decide(refused)
+	for _, ln := range g.lanes {
+		for ln.queue.n > 0 {
+			g.removeLocked(ln.queue.first.first).decide(shut)
+		}
 	}
 }
 
-// checkSize panics on a size that no gate can have.
-func checkSize(slots, queue int) {
-	if slots < 1 {
-		panic(fmt.Sprintf("gate: %d slots; at least 1 is needed", slots))
+// now is the gate's clock; it is above 0. It counts from the gate's beginning, for
+// a duration is a third of a time and compares faster.
+func (g *Gate) now() time.Duration { return time.Since(g.began) }
+
+// clock is now, for an order that depends on it, and 0 for any other.
+func (g *Gate) clock(o Order) time.Duration {
+	if o == ControlledDelay {
+		return g.now()
 	}
-	if queue < 0 {
-		panic(fmt.Sprintf("gate: a queue of %d; use 0 for none", queue))
-	}
+	return 0
 }
 
-// isClosed reports whether c is closed. A nil channel, which a context that never
-// ends has, is not.
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
+// never is later than any time the clock reaches.
+const never = time.Duration(1<<63 - 1)

@@ -11,35 +11,95 @@ import (
 // noBound lets a wait last as long as its context.
 const noBound = -1
 
-// checkInvariants walks the gate's queue and holds it against everything that
+// acquire takes a slot of the default lane, for nobody in particular.
+func (g *Gate) acquire(ctx context.Context, maxWait time.Duration) error {
+	_, err := g.Acquire(ctx, &Work{MaxWait: maxWait})
+	return err
+}
+
+// release gives back a slot that acquire took.
+func (g *Gate) release() { Slot{lane: g.lanes[0], kind: &zeroKind}.Release() }
+
+func (g *Gate) resize(slots, queue int) {
+	g.Configure(Config{Slots: slots, Default: LaneConfig{Queue: queue}})
+}
+
+// checkInvariants walks the gate's queues and holds them against everything that
 // must be true whenever the mutex is free.
 func checkInvariants(t *testing.T, g *Gate) {
 	t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	if g.held < 0 {
-		t.Errorf("held = %d, want none below zero", g.held)
-	}
-	if g.queue.n > 0 && g.held < g.slots {
-		t.Errorf("%d wait beside %d free slots", g.queue.n, g.slots-g.held)
-	}
-	if g.closed && g.queue.n > 0 {
-		t.Errorf("%d wait in a closed gate", g.queue.n)
-	}
-	n := 0
-	var prev *waiter
-	for w := g.queue.first; w != nil; prev, w = w, w.next {
-		n++
-		if w.prev != prev {
-			t.Errorf("waiter %d: link back is broken", n)
+	held, unfilled, waiting, backends := 0, 0, 0, 0
+	for _, ln := range g.lanes {
+		held += ln.held
+		unfilled += max(0, ln.reserve-ln.held)
+		waiting += ln.queue.n
+		if ln.held < 0 {
+			t.Errorf("lane %q holds %d, want none below zero", ln.name, ln.held)
 		}
-		if w.verdict != undecided {
-			t.Errorf("waiter %d: verdict %d while in the list", n, w.verdict)
+		if ln.queue.n > 0 && ln.mayTake() {
+			t.Errorf("lane %q: %d wait beside a slot that is free for them", ln.name, ln.queue.n)
+		}
+		if ln.reserve > ln.limit {
+			t.Errorf("lane %q reserves %d of at most %d", ln.name, ln.reserve, ln.limit)
+		}
+		ln.queue.check(t)
+	}
+	for b, n := range g.backends {
+		if backends += n; n < 1 {
+			t.Errorf("backend %s is remembered with %d slots", b, n)
 		}
 	}
-	if g.queue.last != prev || g.queue.n != n {
-		t.Errorf("list of %d says it has %d, last %p, want %p", n, g.queue.n, g.queue.last, prev)
+	if g.held != held || g.unfilled != unfilled || g.waiting != waiting || backends > held {
+		t.Errorf("held %d, unfilled %d, waiting %d; the lanes say %d, %d, %d; backends hold %d",
+			g.held, g.unfilled, g.waiting, held, unfilled, waiting, backends)
+	}
+	if g.closed && waiting > 0 {
+		t.Errorf("%d wait in a closed gate", waiting)
+	}
+}
+
+// check walks every list of a queue.
+func (q *queue) check(t *testing.T) {
+	t.Helper()
+	n, flows, longest := 0, 0, 0
+	var prev *flow
+	for f := q.first; f != nil; prev, f = f, f.next {
+		flows++
+		if f.prev != prev || q.flows[f.key] != f {
+			t.Errorf("flow %d: its links or its key are broken", flows)
+		}
+		of := 0
+		var before *waiter
+		for w := f.first; w != nil; before, w = w, w.next {
+			of++
+			if w.prev != before || w.flow != f || w.verdict != undecided {
+				t.Errorf("waiter %d of flow %d: a broken link, or verdict %d while in the queue", of, flows, w.verdict)
+			}
+		}
+		if f.last != before || f.n != of || of == 0 {
+			t.Errorf("flow %d says it has %d waiters, it has %d", flows, f.n, of)
+		}
+		n += of
+		longest = max(longest, of)
+	}
+	if q.last != prev || q.n != n || len(q.flows) != flows || q.longest != longest {
+		t.Errorf("the queue says %d waiters in %d flows of at most %d; it has %d, %d, %d", q.n, len(q.flows), q.longest, n, flows, longest)
+	}
+	like := 0
+	for length, f := range q.byLen {
+		var prev *flow
+		for ; f != nil; prev, f = f, f.nextLike {
+			like++
+			if f.n != length || f.prevLike != prev || q.flows[f.key] != f {
+				t.Errorf("a flow of %d is among those of %d, or its links are broken", f.n, length)
+			}
+		}
+	}
+	if like != flows {
+		t.Errorf("%d flows are listed by length, want %d", like, flows)
 	}
 }
 
@@ -51,15 +111,15 @@ func checkIdle(t *testing.T, g *Gate) {
 	checkOccupancy(t, g, 0, 0)
 	slots := g.Slots()
 	for i := range slots {
-		if err := g.Acquire(t.Context(), 0); err != nil {
+		if err := g.acquire(t.Context(), 0); err != nil {
 			t.Fatalf("slot %d of %d is lost: %v", i+1, slots, err)
 		}
 	}
-	if err := g.Acquire(t.Context(), 0); !errors.Is(err, ErrQueueFull) {
+	if err := g.acquire(t.Context(), 0); !errors.Is(err, ErrQueueFull) {
 		t.Fatalf("slot %d of %d: got %v, want %v", slots+1, slots, err, ErrQueueFull)
 	}
 	for range slots {
-		g.Release()
+		g.release()
 	}
 }
 
@@ -78,7 +138,7 @@ func full(t *testing.T, slots, queue int) *Gate {
 	t.Helper()
 	g := New(slots, queue)
 	for range slots {
-		admitted(t, g.Acquire(t.Context(), 0))
+		admitted(t, g.acquire(t.Context(), 0))
 	}
 	return g
 }
@@ -125,7 +185,7 @@ func TestNewAndResizePanicOnSizesNoGateCanHave(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			mustPanic(t, "New", func() { New(tt.slots, tt.queue) })
 			g := New(3, 5)
-			mustPanic(t, "Resize", func() { g.Resize(tt.slots, tt.queue) })
+			mustPanic(t, "Resize", func() { g.resize(tt.slots, tt.queue) })
 			if g.Slots() != 3 || g.QueueCap() != 5 {
 				t.Errorf("a refused Resize left %d slots, queue %d; want 3, 5", g.Slots(), g.QueueCap())
 			}
@@ -145,7 +205,7 @@ func TestAcquireAnswersAtOnce(t *testing.T) {
 		return func(t *testing.T) *Gate {
 			g := New(2, 1)
 			for range held {
-				admitted(t, g.Acquire(t.Context(), 0))
+				admitted(t, g.acquire(t.Context(), 0))
 			}
 			g.Close()
 			return g
@@ -170,7 +230,6 @@ func TestAcquireAnswersAtOnce(t *testing.T) {
 		{"a closed gate refuses beside free slots", closed(0), false, noBound, ErrClosed},
 		{"a closed gate refuses when full", closed(2), false, noBound, ErrClosed},
 		{"a closed gate tells an ended context of its end", closed(0), true, noBound, ErrCanceled},
-		{"the zero value admits nobody", func(*testing.T) *Gate { return new(Gate) }, false, noBound, ErrQueueFull},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -180,7 +239,7 @@ func TestAcquireAnswersAtOnce(t *testing.T) {
 				if tt.ended {
 					ctx = ended(ctx)
 				}
-				if err := g.Acquire(ctx, tt.maxWait); !errors.Is(err, tt.want) {
+				if err := g.acquire(ctx, tt.maxWait); !errors.Is(err, tt.want) {
 					t.Fatalf("got %v, want %v", err, tt.want)
 				}
 				want := before
@@ -229,7 +288,7 @@ func TestCanceledMatchesTheContextErrorAndItsCause(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := New(1, 0).Acquire(tt.ctx(t.Context()), 0)
+			err := New(1, 0).acquire(tt.ctx(t.Context()), 0)
 			for _, want := range tt.want {
 				refusedWith(t, err, want)
 			}
@@ -247,11 +306,11 @@ func TestCanceledMatchesTheContextErrorAndItsCause(t *testing.T) {
 
 func TestReleasePanicsWhenNothingIsHeld(t *testing.T) {
 	g := New(2, 0)
-	mustPanic(t, "Release of a new gate", g.Release)
+	mustPanic(t, "Release of a new gate", g.release)
 
-	admitted(t, g.Acquire(t.Context(), 0))
-	g.Release()
-	mustPanic(t, "second Release", g.Release)
+	admitted(t, g.acquire(t.Context(), 0))
+	g.release()
+	mustPanic(t, "second Release", g.release)
 
 	// The panic must leave neither the mutex locked nor a slot too many.
 	checkIdle(t, g)
@@ -262,10 +321,10 @@ func TestCloseLetsHoldersReleaseAndMayBeRepeated(t *testing.T) {
 	g.Close()
 	g.Close()
 	checkOccupancy(t, g, 2, 0)
-	g.Release()
-	g.Resize(5, 5)
-	refusedWith(t, g.Acquire(t.Context(), noBound), ErrClosed)
-	g.Release()
+	g.release()
+	g.resize(5, 5)
+	refusedWith(t, g.acquire(t.Context(), noBound), ErrClosed)
+	g.release()
 	checkOccupancy(t, g, 0, 0)
-	mustPanic(t, "Release after the last", g.Release)
+	mustPanic(t, "Release after the last", g.release)
 }

@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"sync/atomic"
-	"time"
 )
 
 // Hold is [Gate.Acquire] with a release that belongs to this one slot (row G6).
@@ -12,17 +11,25 @@ import (
 // releases twice never frees the slot of another.
 //
 // release is never nil; after an error it does nothing, and deferring it before
-// looking at the error is safe. A slot costs two small allocations here.
-func (g *Gate) Hold(ctx context.Context, maxWait time.Duration) (release func(), err error) {
-	if err := g.Acquire(ctx, maxWait); err != nil {
+// looking at the error is safe. A slot costs a small allocation here.
+func (g *Gate) Hold(ctx context.Context, w *Work) (release func(), err error) {
+	s, err := g.Acquire(ctx, w)
+	if err != nil {
 		return func() {}, err
 	}
-	var released atomic.Bool
-	return func() {
-		// A swap and not sync.Once: a second caller has no reason to wait
-		// for the first.
-		if !released.Swap(true) {
-			g.Release()
-		}
-	}, nil
+	h := &held{slot: s}
+	return h.release, nil
+}
+
+type held struct {
+	slot     Slot
+	released atomic.Bool
+}
+
+func (h *held) release() {
+	// A swap and not sync.Once: a second caller has no reason to wait for the
+	// first.
+	if !h.released.Swap(true) {
+		h.slot.Release()
+	}
 }

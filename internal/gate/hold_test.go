@@ -9,9 +9,9 @@ import (
 
 func TestReleaseOfAHoldCountsOnce(t *testing.T) {
 	g := New(2, 0)
-	mine, err := g.Hold(t.Context(), 0)
+	mine, err := g.Hold(t.Context(), &Work{MaxWait: 0})
 	admitted(t, err)
-	other, err := g.Hold(t.Context(), 0)
+	other, err := g.Hold(t.Context(), &Work{MaxWait: 0})
 	admitted(t, err)
 
 	mine()
@@ -20,7 +20,7 @@ func TestReleaseOfAHoldCountsOnce(t *testing.T) {
 	checkOccupancy(t, g, 1, 0) // the slot of the other is untouched
 
 	// Nor does a late call free the slot of whoever took it next.
-	next, err := g.Hold(t.Context(), 0)
+	next, err := g.Hold(t.Context(), &Work{MaxWait: 0})
 	admitted(t, err)
 	mine()
 	checkOccupancy(t, g, 2, 0)
@@ -33,9 +33,9 @@ func TestReleaseOfAHoldMayBeCalledByManyAtOnce(t *testing.T) {
 	noGoroutineLeft(t)
 	g := New(4, 0)
 	for range 500 {
-		keep, err := g.Hold(t.Context(), 0)
+		keep, err := g.Hold(t.Context(), &Work{MaxWait: 0})
 		admitted(t, err)
-		release, err := g.Hold(t.Context(), 0)
+		release, err := g.Hold(t.Context(), &Work{MaxWait: 0})
 		admitted(t, err)
 		var wg sync.WaitGroup
 		for range 4 {
@@ -55,19 +55,19 @@ func TestReleaseOfARefusedHoldDoesNothing(t *testing.T) {
 			wait time.Duration
 			want error
 		}{{0, ErrQueueFull}, {time.Second, ErrTimeout}} {
-			release, err := g.Hold(t.Context(), tt.wait)
+			release, err := g.Hold(t.Context(), &Work{MaxWait: tt.wait})
 			refusedWith(t, err, tt.want)
 			release()
 			checkOccupancy(t, g, 1, 0)
 		}
-		release, err := g.Hold(ended(t.Context()), noBound)
+		release, err := g.Hold(ended(t.Context()), &Work{MaxWait: noBound})
 		refusedWith(t, err, ErrCanceled)
 		release()
 		g.Close()
-		release, err = g.Hold(t.Context(), noBound)
+		release, err = g.Hold(t.Context(), &Work{MaxWait: noBound})
 		refusedWith(t, err, ErrClosed)
 		release()
 		checkOccupancy(t, g, 1, 0)
-		g.Release()
+		g.release()
 	})
 }

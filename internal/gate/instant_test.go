@@ -22,12 +22,12 @@ func TestCancellationBeforeTheGrantAlwaysWins(t *testing.T) {
 			second := acquire(t.Context(), g, noBound)
 
 			cancel()
-			g.Release() // finds first still in the queue, or does not
+			g.release() // finds first still in the queue, or does not
 
 			first.answered(t, ErrCanceled, 0)
 			second.answered(t, nil, 0)
 			checkOccupancy(t, g, 1, 0)
-			g.Release()
+			g.release()
 			checkIdle(t, g)
 		})
 	}
@@ -45,9 +45,9 @@ func TestSlotGrantedToALeaverIsHandedOn(t *testing.T) {
 			second := acquire(t.Context(), g, noBound)
 
 			g.mu.Lock()
-			w := g.queue.first
+			w := g.lanes[0].queue.first.first
 			cancel()
-			g.held--
+			g.giveLocked(g.lanes[0], "")
 			g.grantLocked()
 			chosen := w.verdict == granted
 			g.mu.Unlock()
@@ -58,7 +58,7 @@ func TestSlotGrantedToALeaverIsHandedOn(t *testing.T) {
 			first.answered(t, ErrCanceled, 0)
 			second.answered(t, nil, 0)
 			checkOccupancy(t, g, 1, 0)
-			g.Release()
+			g.release()
 			checkIdle(t, g)
 		})
 	}
@@ -74,7 +74,7 @@ func TestGrantInTheInstantOfTheTimeoutIsHandedOn(t *testing.T) {
 			g := full(t, 1, 2)
 			go func() {
 				time.Sleep(bound)
-				g.Release()
+				g.release()
 			}()
 			synctest.Wait()
 			for range 100 {
@@ -87,7 +87,7 @@ func TestGrantInTheInstantOfTheTimeoutIsHandedOn(t *testing.T) {
 			first.answered(t, ErrTimeout, bound)
 			second.answered(t, nil, bound)
 			checkOccupancy(t, g, 1, 0)
-			g.Release()
+			g.release()
 			checkIdle(t, g)
 		})
 	}
@@ -99,11 +99,11 @@ func TestGrantJustBeforeTheTimeoutIsKept(t *testing.T) {
 		g := full(t, 1, 1)
 		c := acquire(t.Context(), g, bound)
 		time.Sleep(bound - time.Nanosecond)
-		g.Release()
+		g.release()
 		c.answered(t, nil, bound-time.Nanosecond)
 		time.Sleep(bound)
 		checkOccupancy(t, g, 1, 0)
-		g.Release()
+		g.release()
 		checkIdle(t, g)
 	})
 }
@@ -123,7 +123,7 @@ func TestDeadlineAndBoundInOneInstantEndTheWaitOnce(t *testing.T) {
 				c.answered(t, ErrTimeout, time.Second)
 			}
 			checkOccupancy(t, g, 1, 0)
-			g.Release()
+			g.release()
 			checkIdle(t, g)
 		})
 	}
@@ -138,17 +138,17 @@ func TestSlotHandedOnAfterAShrinkStaysUnused(t *testing.T) {
 			second := acquire(t.Context(), g, noBound)
 
 			cancel()
-			g.Release()
-			g.Resize(1, 2)
+			g.release()
+			g.resize(1, 2)
 
 			// second may have got the slot that first handed on before the
 			// shrink came, but not after it, when one of one is taken.
 			first.answered(t, ErrCanceled, 0)
 			checkInvariants(t, g)
-			g.Release()
+			g.release()
 			second.answered(t, nil, 0)
 			for g.InFlight() > 0 {
-				g.Release()
+				g.release()
 			}
 			checkIdle(t, g)
 		})
@@ -167,7 +167,7 @@ func TestCancellationCountsBeforeClose(t *testing.T) {
 			first.answered(t, ErrCanceled, 0)
 			second.answered(t, ErrClosed, 0)
 			checkOccupancy(t, g, 1, 0)
-			g.Release()
+			g.release()
 		})
 	}
 }
@@ -176,10 +176,10 @@ func TestGrantCountsBeforeClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := full(t, 1, 1)
 		c := acquire(t.Context(), g, noBound)
-		g.Release()
+		g.release()
 		g.Close()
 		c.answered(t, nil, 0)
 		checkOccupancy(t, g, 1, 0)
-		g.Release()
+		g.release()
 	})
 }

@@ -54,11 +54,11 @@ func TestThousandCallersAreNeverMoreThanEightInside(t *testing.T) {
 		var wg sync.WaitGroup
 		for range callers {
 			wg.Go(func() {
-				if err := g.Acquire(t.Context(), noBound); err != nil {
+				if err := g.acquire(t.Context(), noBound); err != nil {
 					t.Error(err)
 					return
 				}
-				defer g.Release()
+				defer g.release()
 				inside.enter()
 				defer inside.exit()
 				time.Sleep(time.Millisecond)
@@ -89,14 +89,14 @@ func TestRealGoroutinesAreNeverMoreThanTheSlots(t *testing.T) {
 	for range callers {
 		wg.Go(func() {
 			for range rounds {
-				if err := g.Acquire(t.Context(), noBound); err != nil {
+				if err := g.acquire(t.Context(), noBound); err != nil {
 					t.Error(err)
 					return
 				}
 				inside.enter()
 				runtime.Gosched()
 				inside.exit()
-				g.Release()
+				g.release()
 			}
 		})
 	}
@@ -125,7 +125,7 @@ func TestGrantAndCancelTogetherLoseNoSlot(t *testing.T) {
 	answers := make(chan error)
 	go func() {
 		for r := range waiters {
-			answers <- g.Acquire(r.ctx, noBound)
+			answers <- g.acquire(r.ctx, noBound)
 		}
 	}()
 	go func() {
@@ -136,7 +136,7 @@ func TestGrantAndCancelTogetherLoseNoSlot(t *testing.T) {
 
 	kept := 0
 	for range reps {
-		admitted(t, g.Acquire(t.Context(), 0)) // fails if the last round lost the slot
+		admitted(t, g.acquire(t.Context(), 0)) // fails if the last round lost the slot
 		var r round
 		r.ctx, r.cancel = context.WithCancel(t.Context())
 		waiters <- r
@@ -144,11 +144,11 @@ func TestGrantAndCancelTogetherLoseNoSlot(t *testing.T) {
 			runtime.Gosched()
 		}
 		cancels <- r
-		g.Release()
+		g.release()
 		switch err := <-answers; {
 		case err == nil:
 			kept++
-			g.Release()
+			g.release()
 		case !errors.Is(err, ErrCanceled):
 			t.Fatal(err)
 		}
@@ -186,7 +186,7 @@ func TestStormOfCancellationsTimeoutsAndResizesLeavesTheGateWhole(t *testing.T) 
 					cancel()
 				})
 				wait := time.Duration(rand.IntN(50)-10) * time.Microsecond
-				switch err := g.Acquire(ctx, wait); {
+				switch err := g.acquire(ctx, wait); {
 				case err == nil:
 					answers[0].Add(1)
 					inside.enter()
@@ -194,10 +194,10 @@ func TestStormOfCancellationsTimeoutsAndResizesLeavesTheGateWhole(t *testing.T) 
 						runtime.Gosched()
 					}
 					inside.exit()
-					g.Release()
+					g.release()
 				case errors.Is(err, ErrQueueFull):
 					answers[1].Add(1)
-				case errors.Is(err, ErrTimeout):
+				case errors.Is(err, ErrTimeout), errors.Is(err, ErrDeadline):
 					answers[2].Add(1)
 				case errors.Is(err, ErrCanceled):
 					answers[3].Add(1)
@@ -216,7 +216,7 @@ func TestStormOfCancellationsTimeoutsAndResizesLeavesTheGateWhole(t *testing.T) 
 			case <-stop:
 				return
 			default:
-				g.Resize(1+rand.IntN(most), rand.IntN(callers))
+				g.resize(1+rand.IntN(most), rand.IntN(callers))
 				checkInvariants(t, g)
 				runtime.Gosched()
 			}
@@ -236,9 +236,9 @@ func TestStormOfCancellationsTimeoutsAndResizesLeavesTheGateWhole(t *testing.T) 
 
 func TestHolderThatDoesNotReturnGivesItsSlotBack(t *testing.T) {
 	acquireAndRelease := func(g *Gate) (func(), error) {
-		return g.Release, g.Acquire(context.Background(), noBound)
+		return g.release, g.acquire(context.Background(), noBound)
 	}
-	hold := func(g *Gate) (func(), error) { return g.Hold(context.Background(), noBound) }
+	hold := func(g *Gate) (func(), error) { return g.Hold(context.Background(), &Work{MaxWait: noBound}) }
 	for _, tt := range []struct {
 		name string
 		take func(*Gate) (func(), error)

@@ -2,26 +2,42 @@ package gate
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"time"
 )
 
-// A model is the gate in slow motion: one goroutine, a slice for a queue, time
-// as a number, and no event in the middle of another. It says what the answer
-// to every call is and when it comes.
+// A model is the gate in slow motion: one goroutine, slices for queues, nothing
+// counted that can be found by looking, time as a number, and no event in the
+// middle of another. It says what the answer to every call is and when it comes.
+// The arithmetic of pace.go and order.go is the gate's own; it has its own tests.
 type model struct {
-	slots, queueCap int
-	held            int
-	closed          bool
-	now             time.Duration
-	queue           []*modelCall
+	slots, backendLimit int
+	lanes               []*modelLane // the default one first
+	held                []*modelCall
+	grants              uint64
+	closed              bool
+	now                 time.Duration // by the gate's clock
+}
+
+type modelLane struct {
+	LaneConfig
+	name    string
+	open    bool
+	queue   []*modelCall // in the order of arrival
+	turns   []Flow       // of the flows in queue, the next first
+	granted uint64
+	pace
 }
 
 // A modelCall is one Acquire as the model sees it.
 type modelCall struct {
-	at      time.Duration // when it was made
-	leaveAt time.Duration // when it gives up, if it gets no slot before
-	leaveBy error         // why it gives up then
+	work     Work
+	lane     *modelLane
+	at       time.Duration // when it was made
+	start    time.Duration // when its work began; 0: not measured
+	due      time.Duration // when it gives up by its bound
+	deadline time.Duration // of the context: it gives up by that, too
 
 	over  bool
 	err   error
@@ -32,84 +48,335 @@ func (c *modelCall) answer(now time.Duration, err error) {
 	c.over, c.err, c.after = true, err, now-c.at
 }
 
-// never is later than any virtual time the tests reach.
-const never = time.Duration(1<<63 - 1)
+func newModel(c Config) *model {
+	m := &model{now: 1, lanes: []*modelLane{{open: true}}}
+	m.configure(c)
+	return m
+}
 
-// acquire asks for a slot. maxWait is as in Acquire; deadline is the time until
-// the context ends, never for not at all, and 0 if it has ended.
-func (m *model) acquire(maxWait, deadline time.Duration) *modelCall {
-	c := &modelCall{at: m.now, leaveAt: never}
-	if maxWait > 0 {
-		c.leaveAt, c.leaveBy = m.now+maxWait, ErrTimeout
+func (m *model) lane(name string) *modelLane {
+	for _, ln := range m.lanes {
+		if ln.name == name {
+			return ln
+		}
 	}
-	if deadline != never && m.now+deadline < c.leaveAt {
-		c.leaveAt, c.leaveBy = m.now+deadline, ErrCanceled
+	ln := &modelLane{name: name, LaneConfig: LaneConfig{Limit: m.slots}}
+	m.lanes = append(m.lanes, ln)
+	return ln
+}
+
+func (m *model) heldBy(ln *modelLane) (n int) {
+	for _, c := range m.held {
+		if c.lane == ln {
+			n++
+		}
 	}
+	return n
+}
+
+func (m *model) full(backend string) bool {
+	n := 0
+	for _, c := range m.held {
+		if c.work.Kind.Backend == backend {
+			n++
+		}
+	}
+	return backend != "" && m.backendLimit > 0 && n >= m.backendLimit
+}
+
+// free reports whether there is a slot for a lane: one must be left for each that
+// another lane has reserved and does not hold, unless it is the lane's own.
+func (m *model) free(ln *modelLane) bool {
+	if len(m.held) >= m.slots || m.heldBy(ln) >= ln.Limit {
+		return false
+	}
+	if m.heldBy(ln) < ln.Reserve {
+		return true
+	}
+	others := 0
+	for _, other := range m.lanes {
+		if other != ln {
+			others += max(0, other.Reserve-m.heldBy(other))
+		}
+	}
+	return m.slots-len(m.held)-1 >= others
+}
+
+func (m *model) newest(ln *modelLane) bool {
+	return ln.Order == NewestFirst || ln.Order == ControlledDelay && ln.standing(m.now)
+}
+
+// of returns those of a queue that belong to a flow, oldest first.
+func (ln *modelLane) of(key Flow) (list []*modelCall) {
+	for _, c := range ln.queue {
+		if c.work.Flow == key {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func (ln *modelLane) longest() (n int) {
+	for _, key := range ln.turns {
+		n = max(n, len(ln.of(key)))
+	}
+	return n
+}
+
+// acquire asks for a slot. deadline is the time until the context ends, never
+// for not at all, and 0 if it has ended. The model does not say which of several
+// flows with equally many waiters loses one, so it is told by victim.
+func (m *model) acquire(ln *modelLane, w Work, deadline time.Duration, victim func([]*modelCall) *modelCall) *modelCall {
+	if !ln.open {
+		ln = m.lanes[0]
+	}
+	c := &modelCall{work: w, lane: ln, at: m.now, due: never, deadline: never}
+	if deadline != never {
+		c.deadline = m.now + deadline
+	}
+	mine, newest := len(ln.of(w.Flow)), m.newest(ln)
 	switch {
 	case deadline == 0:
 		c.answer(m.now, ErrCanceled)
 	case m.closed:
 		c.answer(m.now, ErrClosed)
-	case m.held < m.slots:
-		m.held++
+	case m.full(w.Kind.Backend):
+		c.answer(m.now, ErrBackendShare)
+	case m.free(ln):
+		m.grants++
+		ln.granted = m.grants
+		m.held = append(m.held, c)
+		if ln.times.n < enough || len(m.held) > m.slots/2 && len(m.held) > 1 || m.grants%64 == 0 {
+			c.start = m.now
+		}
 		c.answer(m.now, nil)
-	case maxWait == 0 || len(m.queue) >= m.queueCap:
+	case w.MaxWait == 0,
+		len(ln.queue) > ln.Queue, ln.Queue == 0,
+		len(ln.queue) == ln.Queue && !newest && ln.longest() < mine+2:
 		c.answer(m.now, ErrQueueFull)
+	case m.hopeless(ln, c):
+		c.answer(m.now, ErrDeadline)
 	default:
-		m.queue = append(m.queue, c)
+		m.join(ln, c, victim)
 	}
 	return c
 }
 
+func (m *model) hopeless(ln *modelLane, c *modelCall) bool {
+	need := ln.need(nil)
+	if c.deadline != never && c.deadline-m.now < need {
+		return true
+	}
+	if len(ln.queue) == 0 || m.newest(ln) || !ln.known() {
+		return false
+	}
+	// Who is served before it, by serving all.
+	turns, left, ahead := slices.Clone(ln.turns), map[Flow]int{}, 0
+	for _, key := range turns {
+		left[key] = len(ln.of(key))
+	}
+	if left[c.work.Flow]++; left[c.work.Flow] == 1 {
+		turns = append(turns, c.work.Flow)
+	}
+	for ; ; ahead++ {
+		key := turns[0]
+		if left[key]--; key == c.work.Flow && left[key] == 0 {
+			break
+		}
+		if turns = turns[1:]; left[key] > 0 {
+			turns = append(turns, key)
+		}
+	}
+	wait := ln.wait(ahead, m.now)
+	return ahead > 0 && (c.work.MaxWait > 0 && wait > c.work.MaxWait || c.deadline != never && wait > c.deadline-m.now-need)
+}
+
+func (m *model) join(ln *modelLane, c *modelCall, victim func([]*modelCall) *modelCall) {
+	if len(ln.queue) == 0 {
+		ln.moved, ln.began = m.now, m.now
+		ln.interval = ln.times.mean / time.Duration(max(1, m.heldBy(ln)))
+	}
+	newest := m.newest(ln)
+	if len(ln.queue) == ln.Queue {
+		var could []*modelCall
+		for _, key := range ln.turns {
+			switch list := ln.of(key); {
+			case len(list) < ln.longest():
+			case newest && len(list) == 1:
+				could = append(could[:0], list[0]) // the last in turn
+			case newest:
+				could = append(could, list[0])
+			default:
+				could = append(could, list[len(list)-1])
+			}
+		}
+		gone := victim(could)
+		m.leave(gone)
+		gone.answer(m.now, ErrQueueFull)
+	}
+	if len(ln.of(c.work.Flow)) == 0 {
+		if newest {
+			ln.turns = slices.Insert(ln.turns, 0, c.work.Flow)
+		} else {
+			ln.turns = append(ln.turns, c.work.Flow)
+		}
+	}
+	ln.queue = append(ln.queue, c)
+	wait := c.work.MaxWait
+	if ln.Order == ControlledDelay {
+		most := ln.burstWait()
+		if ln.standing(m.now) {
+			most = ln.standingWait()
+		}
+		if wait < 0 || wait > most {
+			wait = most
+		}
+	}
+	if wait > 0 {
+		c.due = m.now + wait
+	}
+}
+
+// leave takes a call out of its queue.
+func (m *model) leave(c *modelCall) {
+	ln := c.lane
+	ln.queue = slices.DeleteFunc(ln.queue, func(o *modelCall) bool { return o == c })
+	if len(ln.of(c.work.Flow)) == 0 {
+		ln.turns = slices.DeleteFunc(ln.turns, func(key Flow) bool { return key == c.work.Flow })
+	}
+}
+
+func (m *model) waits(c *modelCall) bool { return slices.Contains(c.lane.queue, c) }
+
 func (m *model) cancel(c *modelCall) {
-	if i := slices.Index(m.queue, c); i >= 0 {
-		m.queue = slices.Delete(m.queue, i, i+1)
+	if m.waits(c) {
+		m.leave(c)
 		c.answer(m.now, ErrCanceled)
 	}
 }
 
-// release reports false when nothing is held.
-func (m *model) release() bool {
-	if m.held == 0 {
-		return false
+// release ends the work of a call that holds a slot.
+func (m *model) release(c *modelCall) {
+	m.held = slices.DeleteFunc(m.held, func(o *modelCall) bool { return o == c })
+	if c.start > 0 {
+		c.lane.times.add(m.now - c.start)
 	}
-	m.held--
 	m.grant()
-	return true
 }
 
 func (m *model) grant() {
-	for m.held < m.slots && len(m.queue) > 0 {
-		m.held++
-		m.queue[0].answer(m.now, nil)
-		m.queue = slices.Delete(m.queue, 0, 1)
+	for {
+		var best *modelLane
+		for _, ln := range m.lanes {
+			if len(ln.queue) > 0 && m.free(ln) && (best == nil || m.before(ln, best)) {
+				best = ln
+			}
+		}
+		if best == nil {
+			return
+		}
+		list := best.of(best.turns[0])
+		c := list[0]
+		if m.newest(best) {
+			c = list[len(list)-1]
+		}
+		m.leave(c)
+		switch {
+		case m.full(c.work.Kind.Backend):
+			c.answer(m.now, ErrBackendShare)
+		case c.deadline != never && c.deadline-m.now < best.need(nil):
+			c.answer(m.now, ErrDeadline)
+		default:
+			if len(list) > 1 {
+				best.turns = append(best.turns[1:], best.turns[0])
+			}
+			best.moves(m.now)
+			m.grants++
+			best.granted = m.grants
+			c.start = m.now
+			m.held = append(m.held, c)
+			c.answer(m.now, nil)
+		}
 	}
 }
 
-func (m *model) resize(slots, queue int) {
-	m.slots, m.queueCap = slots, queue
+func (m *model) before(a, b *modelLane) bool {
+	an, bn := m.heldBy(a), m.heldBy(b)
+	if (an < a.Reserve) != (bn < b.Reserve) {
+		return an < a.Reserve
+	}
+	if an != bn {
+		return an < bn
+	}
+	return a.granted < b.granted
+}
+
+func (m *model) configure(c Config) {
+	m.slots, m.backendLimit = c.Slots, c.BackendLimit
+	for _, ln := range m.lanes[1:] {
+		ln.open, ln.LaneConfig = false, LaneConfig{Order: ln.Order}
+	}
+	m.lanes[0].LaneConfig = c.Default
+	for _, name := range slices.Sorted(maps.Keys(c.Lanes)) {
+		ln := m.lane(name)
+		ln.open, ln.LaneConfig = true, c.Lanes[name]
+	}
+	sum := 0
+	for _, ln := range m.lanes {
+		if ln.Limit == 0 || ln.Limit > m.slots {
+			ln.Limit = m.slots
+		}
+		ln.Reserve = min(ln.Reserve, ln.Limit)
+		sum += ln.Reserve
+	}
+	for ; sum >= m.slots && sum > 0; sum-- {
+		lanes := slices.SortedFunc(slices.Values(m.lanes), func(a, b *modelLane) int {
+			if a.Reserve != b.Reserve {
+				return b.Reserve - a.Reserve
+			}
+			if a.name > b.name {
+				return -1
+			}
+			return 1
+		})
+		lanes[0].Reserve--
+	}
 	m.grant()
 }
 
 func (m *model) close() {
 	m.closed = true
-	for _, c := range m.queue {
-		c.answer(m.now, ErrClosed)
+	for _, ln := range m.lanes {
+		for _, c := range ln.queue {
+			c.answer(m.now, ErrClosed)
+		}
+		ln.queue, ln.turns = nil, nil
 	}
-	m.queue = nil
+}
+
+func (m *model) queued() (n int) {
+	for _, ln := range m.lanes {
+		n += len(ln.queue)
+	}
+	return n
 }
 
 // advance lets time pass. Whoever gives up on the way does so at its own time
 // and sets nothing else in motion, so the order among them does not matter.
 func (m *model) advance(d time.Duration) {
 	m.now += d
-	m.queue = slices.DeleteFunc(m.queue, func(c *modelCall) bool {
-		if c.leaveAt > m.now {
-			return false
+	for _, ln := range m.lanes {
+		for _, c := range slices.Clone(ln.queue) {
+			if at := min(c.due, c.deadline); at <= m.now {
+				m.leave(c)
+				if err := ErrTimeout; c.deadline < c.due {
+					c.answer(at, ErrCanceled)
+				} else {
+					c.answer(at, err)
+				}
+			}
 		}
-		c.answer(c.leaveAt, c.leaveBy)
-		return true
-	})
+	}
 }
 
 // same reports whether the gate answered a call as the model did.

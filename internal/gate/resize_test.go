@@ -14,18 +14,18 @@ func TestShrinkGrantsNothingUntilBelowAndGrowthWakesAtOnce(t *testing.T) {
 			calls = append(calls, acquire(t.Context(), g, noBound))
 		}
 
-		g.Resize(4, 6)
+		g.resize(4, 6)
 		for held := 7; held >= 4; held-- {
-			g.Release()
+			g.release()
 			synctest.Wait()
 			checkOccupancy(t, g, held, 6)
 			checkInvariants(t, g)
 		}
-		g.Release() // from 4 to 3: below
+		g.release() // from 4 to 3: below
 		calls[0].answered(t, nil, 0)
 		checkOccupancy(t, g, 4, 5)
 
-		g.Resize(8, 6)
+		g.resize(8, 6)
 		for _, c := range calls[1:5] {
 			c.answered(t, nil, 0)
 		}
@@ -33,7 +33,7 @@ func TestShrinkGrantsNothingUntilBelowAndGrowthWakesAtOnce(t *testing.T) {
 		checkOccupancy(t, g, 8, 1)
 
 		for range 9 {
-			g.Release()
+			g.release()
 			synctest.Wait()
 		}
 		calls[5].answered(t, nil, 0)
@@ -48,7 +48,7 @@ func TestShorterQueueThrowsNobodyOutAndRefusesNewcomers(t *testing.T) {
 		for range 4 {
 			calls = append(calls, acquire(t.Context(), g, time.Hour))
 		}
-		g.Resize(1, 1)
+		g.resize(1, 1)
 		checkOccupancy(t, g, 1, 4)
 		acquire(t.Context(), g, time.Hour).answered(t, ErrQueueFull, 0)
 
@@ -57,14 +57,14 @@ func TestShorterQueueThrowsNobodyOutAndRefusesNewcomers(t *testing.T) {
 		for _, c := range calls {
 			acquire(t.Context(), g, time.Hour).answered(t, ErrQueueFull, 0)
 			c.waiting(t)
-			g.Release()
+			g.release()
 			c.answered(t, nil, 0)
 		}
 		last := acquire(t.Context(), g, time.Hour)
 		last.waiting(t)
-		g.Release()
+		g.release()
 		last.answered(t, nil, 0)
-		g.Release()
+		g.release()
 		checkIdle(t, g)
 	})
 }
@@ -73,13 +73,13 @@ func TestLongerQueueTakesMoreAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := full(t, 1, 0)
 		acquire(t.Context(), g, noBound).answered(t, ErrQueueFull, 0)
-		g.Resize(1, 1)
+		g.resize(1, 1)
 		c := acquire(t.Context(), g, noBound)
 		c.waiting(t)
 		acquire(t.Context(), g, noBound).answered(t, ErrQueueFull, 0)
-		g.Release()
+		g.release()
 		c.answered(t, nil, 0)
-		g.Release()
+		g.release()
 		checkIdle(t, g)
 	})
 }
@@ -87,7 +87,7 @@ func TestLongerQueueTakesMoreAtOnce(t *testing.T) {
 func TestNumbersReportedFollowResize(t *testing.T) {
 	g := New(3, 7)
 	for _, size := range [][2]int{{1, 0}, {100, 1000}, {3, 7}} {
-		g.Resize(size[0], size[1])
+		g.resize(size[0], size[1])
 		if g.Slots() != size[0] || g.QueueCap() != size[1] {
 			t.Errorf("after Resize(%d, %d): Slots() = %d, QueueCap() = %d",
 				size[0], size[1], g.Slots(), g.QueueCap())

@@ -12,21 +12,26 @@ import (
 // A call is one Acquire in a goroutine of its own, inside a bubble. After
 // synctest.Wait its fields may be read.
 type call struct {
+	slot  Slot
 	err   error
 	over  bool
 	after time.Duration // virtual time from call to answer
 }
 
-func acquire(ctx context.Context, g *Gate, maxWait time.Duration) *call {
+func acquireFor(ctx context.Context, g *Gate, w Work) *call {
 	c := &call{}
 	go func() {
 		start := time.Now()
-		c.err = g.Acquire(ctx, maxWait)
+		c.slot, c.err = g.Acquire(ctx, &w)
 		c.after = time.Since(start)
 		c.over = true
 	}()
 	synctest.Wait() // so that calls queue in the order in which they are made
 	return c
+}
+
+func acquire(ctx context.Context, g *Gate, maxWait time.Duration) *call {
+	return acquireFor(ctx, g, Work{MaxWait: maxWait})
 }
 
 func (c *call) waiting(t *testing.T) {
@@ -62,17 +67,17 @@ func TestOneRunsTenWaitAndTheTwelfthIsRefusedAtOnce(t *testing.T) {
 		}
 
 		// The place of whoever was let in is free again.
-		g.Release()
+		g.release()
 		waiting[0].answered(t, nil, 0)
 		waiting = append(waiting, acquire(t.Context(), g, noBound))
 		acquire(t.Context(), g, noBound).answered(t, ErrQueueFull, 0)
 
 		for _, c := range waiting[1:] {
 			c.waiting(t)
-			g.Release()
+			g.release()
 			c.answered(t, nil, 0)
 		}
-		g.Release()
+		g.release()
 		checkIdle(t, g)
 	})
 }
@@ -84,16 +89,16 @@ func TestWaitersAreServedInTheOrderOfTheirArrival(t *testing.T) {
 		var order []int // written by the one holder of the one slot
 		for i := range n {
 			go func() {
-				if g.Acquire(t.Context(), noBound) != nil {
+				if g.acquire(t.Context(), noBound) != nil {
 					return
 				}
 				order = append(order, i)
 				time.Sleep(time.Millisecond)
-				g.Release()
+				g.release()
 			}()
 			synctest.Wait()
 		}
-		g.Release()
+		g.release()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if len(order) != n || !slices.IsSorted(order) {
@@ -109,10 +114,10 @@ func TestNewcomerDoesNotOvertakeAWaiter(t *testing.T) {
 		first := acquire(t.Context(), g, noBound)
 		// No goroutine switch has to happen in between: the slot is the
 		// waiter's before the waiter runs.
-		g.Release()
-		refusedWith(t, g.Acquire(t.Context(), 0), ErrQueueFull)
+		g.release()
+		refusedWith(t, g.acquire(t.Context(), 0), ErrQueueFull)
 		first.answered(t, nil, 0)
-		g.Release()
+		g.release()
 		checkIdle(t, g)
 	})
 }
@@ -144,7 +149,7 @@ func TestWaitLastsExactlyAsLongAsAllowed(t *testing.T) {
 				checkOccupancy(t, g, 1, 0)
 
 				// Whoever left is not granted anything later.
-				g.Release()
+				g.release()
 				checkIdle(t, g)
 			})
 		})
@@ -184,10 +189,10 @@ func TestCanceledWaiterLeavesAtOnceFromAnyPlace(t *testing.T) {
 						continue
 					}
 					c.waiting(t)
-					g.Release()
+					g.release()
 					c.answered(t, nil, 0)
 				}
-				g.Release()
+				g.release()
 				checkIdle(t, g)
 			})
 		})
@@ -208,8 +213,8 @@ func TestCloseSendsEveryWaiterAway(t *testing.T) {
 		}
 		checkInvariants(t, g)
 		checkOccupancy(t, g, 2, 0)
-		g.Release()
-		g.Release()
+		g.release()
+		g.release()
 		checkOccupancy(t, g, 0, 0)
 	})
 }

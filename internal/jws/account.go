@@ -9,34 +9,47 @@ import (
 // mediaType is that of every ACME request with a body (RFC 8555 §6.2).
 const mediaType = "application/jose+json"
 
-// Account returns the account that r claims to come from: [KeyID] of what
-// [Peek] reads within limit bytes. ok is false, and the body unread, unless r
-// is a POST that calls its body application/jose+json: in any letter case (RFC
-// 9110 §8.3.1), with parameters or without, in any of several Content-Type
-// lines. Servers differ in which of these they take, and one that is taken
-// without an account here would cost its owner nothing.
+// Claim is what an ACME request says of itself.
+type Claim struct {
+	Account  string // [KeyID]; "" if none
+	Replaces string // the certificate that an order replaces; "" if none
+	// Hidden says of a request without an account that a server might find one
+	// in it: its body is too long to look at, or cannot be read here. One that
+	// is signed by a new key ("jwk") hides nothing.
+	Hidden bool
+	Read   bool // the body was read to its end
+}
+
+// Read returns what r claims within the first limit bytes of its body. The
+// body stays unread, and the claim empty, unless r is a POST that calls its
+// body application/jose+json: in any letter case (RFC 9110 §8.3.1), with
+// parameters or without, in any of several Content-Type lines. Servers differ
+// in which of these they take, and one that is taken without an account here
+// would cost its owner nothing. Replaces is looked for if order is true.
 //
 // A Content-Encoding is not looked at. Servers ignore it, and decompressing
 // what a stranger sent is work that nobody asked for.
-func Account(r *http.Request, limit int64) (kid string, ok bool) {
-	kid, ok, _ = Claim(r, limit)
-	return kid, ok
-}
-
-// Claim is [Account], and says of a request without one whether it is hidden: a
-// body of the media type that is too long to look at, or that cannot be read
-// here. A server might read it, and find an account. One that is signed by a
-// new key ("jwk") hides nothing.
-func Claim(r *http.Request, limit int64) (kid string, ok, hidden bool) {
-	if r.Method != http.MethodPost || !slices.ContainsFunc(r.Header["Content-Type"], isJOSE) {
-		return "", false, false
+func Read(r *http.Request, limit int64, order bool) (c Claim) {
+	if !Announced(r) {
+		return c
 	}
 	body, complete := Peek(r, limit)
-	if !complete {
-		return "", false, true
+	if c.Read = complete; !complete {
+		c.Hidden = true
+		return c
 	}
-	kid, ok = KeyID(body)
-	return kid, ok, !ok && !hasKey(body)
+	var ok bool
+	if c.Account, ok = KeyID(body); !ok {
+		c.Hidden = !hasKey(body)
+	} else if order {
+		c.Replaces, _ = Replaces(body)
+	}
+	return c
+}
+
+// Announced reports whether r has a body that [Read] reads.
+func Announced(r *http.Request) bool {
+	return r.Method == http.MethodPost && slices.ContainsFunc(r.Header["Content-Type"], isJOSE)
 }
 
 // hasKey reports whether the protected header of a flattened JWS has a "jwk".

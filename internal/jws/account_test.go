@@ -11,6 +11,12 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
+// account is the account that a request claims.
+func account(r *http.Request, limit int64) (kid string, ok bool) {
+	c := Read(r, limit, false)
+	return c.Account, c.Account != ""
+}
+
 func TestAccount(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -42,7 +48,7 @@ func TestAccount(t *testing.T) {
 			r := posting(body)
 			r.Method, r.Header["Content-Type"] = tt.method, tt.types
 
-			kid, ok := Account(r, 1<<16)
+			kid, ok := account(r, 1<<16)
 			assert.Equal(t, tt.want, ok)
 			if tt.want {
 				assert.Equal(t, ownPath, kid)
@@ -73,7 +79,7 @@ func TestAccountBehindJunk(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := posting(strings.NewReader(tt.junk + protected))
-			_, ok := Account(r, 64<<10)
+			_, ok := account(r, 64<<10)
 			assert.Equal(t, tt.want, ok)
 			whole, err := io.ReadAll(r.Body)
 			assert.NoError(t, err)
@@ -85,7 +91,7 @@ func TestAccountBehindJunk(t *testing.T) {
 func TestAccountAtItsLimit(t *testing.T) {
 	text := byKID(quoted(own))
 	for delta, want := range map[int64]bool{-1: false, 0: true, 1: true} {
-		_, ok := Account(posting(strings.NewReader(text)), int64(len(text))+delta)
+		_, ok := account(posting(strings.NewReader(text)), int64(len(text))+delta)
 		assert.Equal(t, want, ok, "%+d bytes", delta)
 	}
 }
@@ -94,11 +100,11 @@ func TestAccountAtItsLimit(t *testing.T) {
 func TestAccountOfACutBody(t *testing.T) {
 	text := byKID(quoted(own))
 	r := posting(io.MultiReader(strings.NewReader(text), failing{}))
-	_, ok := Account(r, 1<<16)
+	_, ok := account(r, 1<<16)
 	assert.False(t, ok, "the line broke before the end")
 
 	r = posting(strings.NewReader(text + strings.Repeat(" ", 100)))
-	_, ok = Account(r, int64(len(text)))
+	_, ok = account(r, int64(len(text)))
 	assert.False(t, ok, "the limit cut off the rest")
 }
 
@@ -109,7 +115,7 @@ func (failing) Read([]byte) (int, error) { return 0, errBroken }
 func TestAccountDoesNotDecompress(t *testing.T) {
 	r := posting(strings.NewReader(byKID(quoted(own))))
 	r.Header.Set("Content-Encoding", "gzip")
-	_, ok := Account(r, 1<<16)
+	_, ok := account(r, 1<<16)
 	assert.True(t, ok, "servers read a plain body whatever Content-Encoding says")
 
 	var packed bytes.Buffer
@@ -118,13 +124,13 @@ func TestAccountDoesNotDecompress(t *testing.T) {
 	assert.NoError(t, w.Close())
 	r = posting(&packed)
 	r.Header.Set("Content-Encoding", "gzip")
-	_, ok = Account(r, 1<<16)
+	_, ok = account(r, 1<<16)
 	assert.False(t, ok)
 }
 
 func TestAccountWithoutABody(t *testing.T) {
 	r := posting(nil)
 	r.Body = http.NoBody
-	_, ok := Account(r, 1<<16)
+	_, ok := account(r, 1<<16)
 	assert.False(t, ok)
 }

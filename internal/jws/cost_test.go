@@ -28,7 +28,7 @@ func replay(text []byte) func() (string, bool) {
 	return func() (string, bool) {
 		body.Reset(text)
 		r.Body = body
-		return Account(r, 64<<10)
+		return account(r, 64<<10)
 	}
 }
 

@@ -7,8 +7,7 @@ import (
 )
 
 // KeyID returns the account that body names: the "kid" in the protected header
-// of a flattened JWS (RFC 8555 §6.2, RFC 7515 §7.2.2), reduced to the path of
-// that URL, as it is written; a kid that is no URL with "://" is returned whole.
+// of a flattened JWS (RFC 8555 §6.2, RFC 7515 §7.2.2), as [AccountPath] has it.
 // It is safe for concurrent use, keeps nothing of body, and does work linear in
 // its length whatever it holds.
 //
@@ -95,7 +94,14 @@ func keyIDMember(header []byte) (kid []byte, ok bool) {
 
 // AccountPath reduces an account URL to its path, as it is written: no
 // percent-decoding and no cleaning, because servers compare account URLs as
-// strings. Anything that does not begin with "scheme://" is returned whole.
+// strings. Anything that does not begin with "scheme://" is returned whole, but
+// for what follows.
+//
+// A path that ends in a number loses the zeros and the plus sign before it.
+// Some servers compare what is before that number, and the number by its value
+// (strconv.ParseInt): /acme/acct/17, 017 and +17 are one account to them, and
+// would be as many here as somebody cares to write. No server gives two
+// accounts such names.
 //
 // Servers that build their own prefix from the Host header (RFC 9110 §7.2)
 // accept one account under as many authorities as a caller cares to send; with
@@ -107,15 +113,35 @@ func keyIDMember(header []byte) (kid []byte, ok bool) {
 func AccountPath(kid string) string {
 	scheme, rest, found := strings.Cut(kid, "://")
 	if !found || !isScheme(scheme) {
+		if strings.HasPrefix(kid, "/") {
+			return plainNumber(kid)
+		}
 		return kid
 	}
 	if end := strings.IndexAny(rest, "?#"); end >= 0 {
 		rest = rest[:end]
 	}
 	if start := strings.IndexByte(rest, '/'); start >= 0 {
-		return rest[start:]
+		return plainNumber(rest[start:])
 	}
 	return "/"
+}
+
+// plainNumber writes the number that a path may end in without sign and zeros.
+func plainNumber(path string) string {
+	at := strings.LastIndexByte(path, '/') + 1
+	digits := strings.TrimPrefix(path[at:], "+")
+	if digits == "" || strings.ContainsFunc(digits, func(c rune) bool { return c < '0' || '9' < c }) {
+		return path
+	}
+	number := strings.TrimLeft(digits, "0")
+	if number == "" {
+		number = "0"
+	}
+	if len(number) == len(path)-at {
+		return path
+	}
+	return path[:at] + number
 }
 
 // isScheme reports whether s is a URI scheme (RFC 3986 §3.1).

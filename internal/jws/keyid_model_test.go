@@ -37,10 +37,12 @@ func modelKeyID(body []byte) (kid string, ok bool) {
 		return "", false
 	}
 	if url := absoluteURL.FindStringSubmatch(kid); url != nil {
-		return "/" + strings.TrimPrefix(url[1], "/"), true
+		kid = "/" + strings.TrimPrefix(url[1], "/")
 	}
-	return kid, true
+	return numberAtEnd.ReplaceAllString(kid, "$1$2"), true
 }
+
+var numberAtEnd = regexp.MustCompile(`(?s)^(/(?:.*/)?)\+?0*([0-9]+)$`)
 
 var absoluteURL = regexp.MustCompile(`(?s)^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*([^?#]*)(?:\?[^#]*)?(?:#.*)?$`)
 
@@ -131,7 +133,7 @@ func FuzzKeyID(f *testing.F) {
 func TestKeyIDAgreesWithItsModel(t *testing.T) {
 	names := []string{"protected", "kid", "jwk", "signatures", "Protected", "KID", "payload", "", `\u006bid`, `\u0070rotected`, `kid\\`, `\"kid`, "kid\xff"}
 	values := []string{`"x"`, `""`, quoted(own), quoted(victim), `1`, `-0.1E+9`, `null`, `[]`, `[[{"kid":"x"},"]\\"],1]`, `{}`, `{"kid":{"jwk":"}"}}`,
-		`"\ud83d\ude00"`, `"\ud83d"`, `"\ud83dx"`, `"\ud83d\u0041"`, `"\ud83d\ud83d\ude00"`, `"\ude00\ud83d"`, `"` + "\xff" + `"`, `"a://b"`, `"a+1://?x/y#z"`, `"1://b/c"`, `"\n:\/\/\\"`}
+		`"\ud83d\ude00"`, `"\ud83d"`, `"\ud83dx"`, `"\ud83d\u0041"`, `"\ud83d\ud83d\ude00"`, `"\ude00\ud83d"`, `"` + "\xff" + `"`, `"a://b"`, `"a+1://?x/y#z"`, `"1://b/c"`, `"/a/007"`, `"a://b/+00"`, `"\n:\/\/\\"`}
 	spaces := []string{"", "", "", " ", "\n\t", "\r\n "}
 	const spoilers = "\"\\{}[],:=\xff0a"
 

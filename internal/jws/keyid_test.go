@@ -60,6 +60,14 @@ var claims = []struct {
 	want string // "" for no account
 }{
 	// What ordinary clients send.
+	{"a number at the end is one however it is written", byKID(`"https://ca.example/acme/acct/007"`), "/acme/acct/7"},
+	{"with a sign too", byKID(`"https://ca.example/acme/acct/+0070"`), "/acme/acct/70"},
+	{"the number 0", byKID(`"https://ca.example/acme/acct/00"`), "/acme/acct/0"},
+	{"without a host too", byKID(`"/acme/acct/007"`), "/acme/acct/7"},
+	{"two signs are no number", byKID(`"https://ca.example/acme/acct/++7"`), "/acme/acct/++7"},
+	{"a sign alone is no number", byKID(`"https://ca.example/acme/acct/+"`), "/acme/acct/+"},
+	{"a name that begins with zeros is no number", byKID(`"https://ca.example/acme/acct/007a"`), "/acme/acct/007a"},
+	{"a number in the middle stays as it is", byKID(`"https://ca.example/acme/007/x"`), "/acme/007/x"},
 	{"a kid is reduced to its path", byKID(quoted(own)), ownPath},
 	{"white space between all tokens", " \t\r\n{ \"protected\" : " + quoted(encode("\n{ \"kid\" : "+quoted(own)+" }\t")) + " , \"payload\" : \"\" , \"signature\" : \"c2ln\" }\n ", ownPath},
 	{"protected is the last member", `{"payload":"e30","signature":"c2ln","protected":"` + encode(header(`"kid":`+quoted(own))) + `"}`, ownPath},

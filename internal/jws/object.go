@@ -1,5 +1,7 @@
 package jws
 
+import "bytes"
+
 // maxDepth is how deep objects and arrays may nest, the outermost included.
 // ACME needs three levels. Servers read more (encoding/json 10000), but a
 // request that goes there is no worse off than one without an account.
@@ -87,6 +89,15 @@ func (o *object) is(word string) bool {
 	}
 	var buf [60]byte
 	return string(unescape(buf[:0], o.name)) == word
+}
+
+// folds is like is, in any letter case, as decoders see it that ignore case.
+func (o *object) folds(word string) bool {
+	if len(o.name) > 6*len(word) {
+		return false
+	}
+	var buf [60]byte
+	return bytes.EqualFold(unescape(buf[:0], o.name), []byte(word))
 }
 
 // stringValue returns what is between the quotes of the value, if it is a

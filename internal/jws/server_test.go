@@ -54,7 +54,7 @@ func post(t *testing.T, url string, body io.Reader) *http.Request {
 func TestAccountOnAServer(t *testing.T) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		before := r.ContentLength
-		kid, _ := Account(r, 4000)
+		kid, _ := account(r, 4000)
 		w.Header().Set("Account", kid)
 		assert.Equal(t, before, r.ContentLength)
 		assert.Equal(t, r.Header.Get("Announced"), fmt.Sprint(r.ContentLength))
@@ -296,9 +296,9 @@ func (o *once) Addr() net.Addr { return &net.TCPAddr{} }
 func TestPeekIsWhatSends100Continue(t *testing.T) {
 	text := string(newOrder(600))
 	refuse := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }
-	account := func(limit int64) http.HandlerFunc {
+	looks := func(limit int64) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			if _, ok := Account(r, limit); !ok {
+			if _, ok := account(r, limit); !ok {
 				w.WriteHeader(http.StatusTooManyRequests)
 			}
 		}
@@ -311,10 +311,10 @@ func TestPeekIsWhatSends100Continue(t *testing.T) {
 		continues bool
 	}{
 		{"a handler that does not look", "POST", mediaType, refuse, false},
-		{"a handler that looks", "POST", mediaType, account(4096), true},
-		{"a body announced as longer than the limit", "POST", mediaType, account(599), false},
-		{"another method", "PUT", mediaType, account(4096), false},
-		{"another media type", "POST", "application/json", account(4096), false},
+		{"a handler that looks", "POST", mediaType, looks(4096), true},
+		{"a body announced as longer than the limit", "POST", mediaType, looks(599), false},
+		{"another method", "PUT", mediaType, looks(4096), false},
+		{"another media type", "POST", "application/json", looks(4096), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -338,7 +338,7 @@ func TestAccountOfASlowBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text := string(newOrder(600))
 		l := connect(t, &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			kid, _ := Account(r, 4096)
+			kid, _ := account(r, 4096)
 			whole, err := io.ReadAll(r.Body)
 			assert.NoError(t, err)
 			assert.Equal(t, text, string(whole))
@@ -364,7 +364,7 @@ func TestReadTimeoutEndsPeek(t *testing.T) {
 		var whole []byte
 		var err error
 		l := connect(t, &http.Server{ReadTimeout: 5 * time.Second, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			_, ok = Account(r, 4096)
+			_, ok = account(r, 4096)
 			took = time.Since(start)
 			whole, err = io.ReadAll(r.Body)
 		})})

@@ -26,7 +26,9 @@ type locker struct {
 func (s *Store) try(ctx context.Context, op string, f func(context.Context) error) error {
 	c, ok := s.enter()
 	if !ok {
-		s.opts.Hooks.Failed(op, ReasonOf(ErrOpen), ErrOpen)
+		if s.pass.Load() { // else the caller has the process count
+			s.opts.Hooks.Failed(op, ReasonOf(ErrOpen), ErrOpen)
+		}
 		return ErrOpen
 	}
 	return s.call(ctx, c, op, f)

@@ -20,7 +20,7 @@ func (f *far) Begin(ctx context.Context, a *store.Attempt) (store.LockVerdict, e
 }
 
 func TestAttemptsGoThroughTheBreaker(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, s *Store, remote *far, l *log) {
+	bubble(t, Options{Pass: true}, func(t *testing.T, s *Store, remote *far, l *log) {
 		locks := s.Locker()
 		attempt := func() (store.LockVerdict, error) {
 			a := &store.Attempt{Counters: []store.Counter{{Scope: "address", Limit: store.LockLimit{Max: 1, Window: time.Hour, Lockout: time.Hour}}}}
@@ -52,6 +52,10 @@ func TestAttemptsGoThroughTheBreaker(t *testing.T) {
 		}
 		if _, err := attempt(); !errors.Is(err, ErrOpen) || l.failed("begin open") != 100 {
 			t.Errorf("%v, told of %v", err, l.failures)
+		}
+		s.SetPass(false)
+		if _, err := attempt(); !errors.Is(err, ErrOpen) || l.failed("begin open") != 100 {
+			t.Errorf("%v, told of %v where the process counts", err, l.failures)
 		}
 		returns(t, s, remote)
 		synctest.Wait()

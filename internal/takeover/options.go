@@ -37,8 +37,8 @@ type Options struct {
 type Hooks struct {
 	// Failed is told of each call that failed: its name ("admit", "peek", "refund",
 	// "probe", "owed" for what was spent here, "lease" for one that no request waits
-	// for, and those of a Locker), why in one word, and the error. Of calls that were not made and that nobody here has
-	// answered, with Pass or to a Locker, it is told with [ErrOpen] and "open".
+	// for, and those of a Locker), why in one word, and the error. With Pass, it is
+	// told of calls that were not made too, with [ErrOpen] and "open".
 	Failed func(op, reason string, err error)
 	// Degraded is told when the local store takes over, and why, and with false and
 	// nil when the remote one decides again.

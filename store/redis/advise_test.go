@@ -45,22 +45,20 @@ func TestAPolicyThatDropsTheWrongKeysIsAdvisedAgainst(t *testing.T) {
 func TestAUserWithoutTheRightToLookGetsNoAdvice(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "maxmemory 100mb", "maxmemory-policy allkeys-lru")
-	const least = "~weir:* -@all +evalsha +eval +time +mget +set"
 	for _, tt := range []struct {
 		name, rights string
 		advice       int
 	}{
-		{"no more than it needs", least, 0},
-		{"INFO", least + " +info", 1},
-		{"CONFIG GET", least + " +config|get", 1},
+		{"no more than it needs", aclRule, 0},
+		{"INFO", aclRule + " +info", 1},
+		{"CONFIG GET", aclRule + " +config|get", 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			args := []any{"ACL", "SETUSER", "weir", "reset", "on", ">" + "word"}
+			args := []any{"ACL", "SETUSER", "weir", "reset", ">word"}
 			for _, right := range strings.Fields(tt.rights) {
 				args = append(args, right)
 			}
 			server.Do(args...)
-			server.Do("ACL", "SETUSER", "weir", "resetchannels")
 			o := unhurried("redis://weir:word@" + server.Addr)
 			o.Namespace = fresh()
 			if got := open(t, o).Advise(t.Context()); len(got) != tt.advice {

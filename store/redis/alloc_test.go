@@ -34,3 +34,18 @@ func TestACallIsBuiltInAFewAllocations(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAttemptIsBuiltInAFewAllocations(t *testing.T) {
+	k, err := newKeyspace("weir:", "weir", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := from("a", "bob", 100, 10)
+	p := k.lockParts(a)[0]
+	if got := testing.AllocsPerRun(100, func() { k.attemptCall(p, 1<<63, "after", 0).args("evalsha", theLockScripts.begin.digest) }); got > 10 {
+		t.Errorf("%v allocations to build a call, want at most 10", got)
+	}
+	if got := testing.AllocsPerRun(100, func() { _, _ = readLock("2 2500000 0 0 0 0", p, false) }); got != 0 {
+		t.Errorf("%v allocations to read a reply, want 0", got)
+	}
+}

@@ -151,3 +151,43 @@ func turnedAway(b *testing.B, s *Store, checks []store.Check) error {
 	}
 	return err
 }
+
+// One attempt, begun and settled, and what of it is the server's own time: nearly
+// all attempts settle without a lock; a crowd at one key carries places along.
+func BenchmarkAttempt(b *testing.B) {
+	server := redistest.Start(b)
+	for _, held := range []int{0, 10, 100} {
+		b.Run(fmt.Sprint("held=", held), func(b *testing.B) {
+			s := alone(b, server)
+			attempt := func() *store.Attempt {
+				a := from("a", "bob", 1_000_000_000, 1_000_000_000)
+				a.Reserve = store.ReserveAlways
+				return a
+			}
+			for range held {
+				if _, err := s.Begin(b.Context(), attempt()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			server.Do("CONFIG", "RESETSTAT")
+			for b.Loop() {
+				a := attempt()
+				v, err := s.Begin(b.Context(), a)
+				if err == nil && v.Admitted() {
+					_, err = s.Settle(b.Context(), a, store.Failed)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			for line := range strings.Lines(fmt.Sprint(server.Do("INFO", "commandstats"))) {
+				if _, rest, ok := strings.Cut(line, "cmdstat_evalsha:calls="); ok {
+					var calls, us float64
+					if _, err := fmt.Sscanf(rest, "%f,usec=%f,", &calls, &us); err == nil {
+						b.ReportMetric(us/calls, "server-µs/call")
+					}
+				}
+			}
+		})
+	}
+}

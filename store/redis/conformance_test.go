@@ -52,7 +52,7 @@ func TestTheLeastRightsKeepTheContract(t *testing.T) {
 }
 
 // aclRule is the rule of the package's documentation.
-const aclRule = "on resetchannels resetkeys ~weir:* -@all +evalsha +eval +time +mget +set"
+const aclRule = "on resetchannels resetkeys ~weir:* -@all +evalsha +eval +time +mget +set +del +zadd +zrem +zrevrangebyscore +zremrangebyscore +zremrangebyrank +pexpire"
 
 // grant gives the user weir the least rights, and those in more.
 func grant(t *testing.T, c *goredis.Client, password string, more ...string) {
@@ -87,6 +87,36 @@ func TestAClusterKeepsTheContract(t *testing.T) {
 	if used < 2 {
 		t.Errorf("the namespaces of all rules lie on %d of 3 nodes", used)
 	}
+}
+
+// With a slot for each key the rules about buckets hold less strictly, as the
+// package's documentation says; those about failure counters hold.
+func TestASlotForEachKeyKeepsTheContractOfLocks(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t)
+	for _, n := range cluster.Nodes {
+		grant(t, n.Client(), "secret", "+cluster|slots")
+	}
+	o := unhurried("redis://weir:secret@" + cluster.Nodes[0].Addr + "?cluster=true")
+	o.SlotPerKey = true
+	storetest.Run(t, func(t *testing.T) store.Store {
+		o.Namespace = fresh()
+		return locksOnly{store.NewMemory(), open(t, o)}
+	})
+	for _, n := range cluster.Nodes {
+		everyKeyEnds(t, n.Client(), "weir:{n")
+	}
+}
+
+// locksOnly counts failures in Redis, and all else in memory.
+type locksOnly struct {
+	store.Store
+	store.Locker
+}
+
+func (s locksOnly) Close() error {
+	_ = s.Locker.(*Store).Close()
+	return s.Store.Close()
 }
 
 // Half of the rules run before the master is killed, the others on what was its

@@ -6,9 +6,12 @@
 //	limiter, err := weir.New(cfg, weir.WithStore(s))
 //
 // A request is one round trip: a script on the server checks all tiers and
-// windows and then spends from all of them or from none. The server's clock
+// windows and then spends from all of them or from none. An attempt to sign in is
+// one before the credential is checked and one after. The server's clock
 // decides, so replicas whose clocks differ agree. What a request of three tiers
-// costs is some 25 to 35 µs of the server's one thread, against 7 to 11 for a GET.
+// costs is some 25 to 35 µs of the server's one thread, against 7 to 11 for a GET; a
+// call of the auth lock costs as much, and 2 µs more for each place that is reserved
+// in its counters at that time.
 //
 // # DSN
 //
@@ -29,9 +32,12 @@
 // An ACL user needs no more than this (with the prefix of its keys):
 //
 //	ACL SETUSER weir on >password resetchannels resetkeys ~weir:* -@all +evalsha +eval +time +mget +set
+//	ACL SETUSER weir +del +zadd +zrem +zrevrangebyscore +zremrangebyscore +zremrangebyrank +pexpire
 //
 // and in a Cluster +cluster|slots, and +select for a database
-// other than 0. A user at a Sentinel needs +sentinel|get-master-addr-by-name
+// other than 0. The second line is for the auth lock; [Open] and [New] fail without
+// it, whether or not that is used: the lack would else be an outage at the first
+// guess. A user at a Sentinel needs +sentinel|get-master-addr-by-name
 // +sentinel|sentinels and +subscribe with &*.
 //
 // # Keys
@@ -44,6 +50,13 @@
 // never refills is kept for a century. If a limit is lowered, keys that were
 // written before live as the old one said: each may be full once sooner than the
 // new one would have it.
+//
+// A failure counter of the auth lock is a string too, which lives until its window,
+// its lock or the last place reserved in it has ended; so is who is known at an
+// account, for as long as the last of them is remembered. Nothing but the server's
+// memory bounds how many there are: a spray of made-up names takes a key for each,
+// until its window ends. The locks of a scope are listed in a sorted set of at most
+// 10 000. If [Options.Fingerprint] is set, one key keeps it, for a century.
 //
 // Set maxmemory-policy to volatile-ttl, or noeviction on a server with room: then
 // a flood of new addresses pushes out the buckets that are nearest to full. Under
@@ -62,6 +75,10 @@
 // failover to a server whose clock differs by d, a bucket gets at most d times its
 // rate, and not more than its burst, too much.
 //
+// Of the auth lock, set forward, windows and locks end sooner by as much. Set back to
+// before one has begun, it begins anew when it is next asked for: it lasts no longer
+// from then than it was to last at all.
+//
 // # Cluster
 //
 // By default the keys of a namespace share one hash tag, and with it one node; see
@@ -77,6 +94,10 @@
 // and goes on asking the others. With one slot for all, they are on one node: if it
 // is lost, all are counted in each process until it is back or replaced.
 //
+// For failure counters, to settle looks at all slots and then counts in one after
+// the other. No counter tells more than its limit; around the start of a lock, others
+// of the same attempts may count failures that were not told.
+//
 // Set cluster-require-full-coverage to no, or the loss of one node stops them all.
 //
 // # Failure
@@ -90,4 +111,8 @@
 // admit that much again. go-redis itself writes a line to stderr for each connection
 // that cannot be made, several a second while a server is down; its SetLogger, which
 // is the program's to call, sends them elsewhere.
+//
+// A failure counter forgets as much in a failover, and may tell it again. An attempt
+// that was begun by a call whose answer was lost holds its place for
+// [store.ReservationTTL]; one that was settled so may have been counted.
 package redis

@@ -60,7 +60,7 @@ const (
 // Error is a call that failed. Its text names no secret: neither a DSN nor a
 // password stands in it, even where a server's answer repeats one.
 type Error struct {
-	Op     string // "admit", "peek", "refund", "ping" or "open"
+	Op     string // "admit", "peek", "refund", "begin", "settle", "unlock", "locks", "ping" or "open"
 	Reason Reason
 	// MayHaveRun says that the server may have done it all the same: the answer
 	// was lost, not the call. The store never sends such a call again, so what it

@@ -31,6 +31,11 @@ const maxScope = 64
 //
 // With a slot for each Key the tag is {weir:HEX}, for the scopes without keys
 // still {weir}, and the hex at the end is left out.
+//
+// The auth lock's names are made alike: l is a failure counter, k who has signed
+// in to an account, i the index of a scope's locks, which is in the slot of the
+// scopes without keys. The hex stands there also for the zero Key, since that of a
+// caller may follow.
 type keyspace struct {
 	head       string // prefix, brace and namespace
 	slotPerKey bool
@@ -76,21 +81,56 @@ func (k keyspace) append(b []byte, c *store.Check) []byte {
 	if c.Window > 0 {
 		kind = 'w'
 	}
-	b = append(b, '}', kind)
-	if plain(c.Scope) {
-		b = strconv.AppendInt(b, int64(len(c.Scope)), 10)
-		b = append(b, ':')
-		b = append(b, c.Scope...)
-	} else {
-		sum := sha256.Sum256([]byte(c.Scope))
-		b = append(b, '#')
-		b = hex.AppendEncode(b, sum[:16])
-	}
-	b = append(b, ':')
+	b = appendScope(append(b, '}', kind), c.Scope)
 	if keyed && !k.slotPerKey {
 		b = hex.AppendEncode(b, c.Key[:])
 	}
 	return b
+}
+
+// appendScope appends a scope and the colon that ends it.
+func appendScope(b []byte, scope string) []byte {
+	if plain(scope) {
+		b = strconv.AppendInt(b, int64(len(scope)), 10)
+		b = append(b, ':')
+		b = append(b, scope...)
+	} else {
+		sum := sha256.Sum256([]byte(scope))
+		b = append(b, '#')
+		b = hex.AppendEncode(b, sum[:16])
+	}
+	return append(b, ':')
+}
+
+// Kinds of the auth lock's keys.
+const (
+	kindLock  = 'l'
+	kindKnown = 'k'
+	kindIndex = 'i'
+)
+
+// appendLock appends the name of a failure counter, for one caller of an account
+// if that is not zero, or of who is known at it.
+func (k keyspace) appendLock(b []byte, kind byte, scope string, key, caller store.Key) []byte {
+	b = append(b, k.head...)
+	if k.slotPerKey {
+		b = append(b, ':')
+		b = hex.AppendEncode(b, key[:])
+	}
+	b = appendScope(append(b, '}', kind), scope)
+	if !k.slotPerKey {
+		b = hex.AppendEncode(b, key[:])
+	}
+	if caller != (store.Key{}) {
+		b = hex.AppendEncode(b, caller[:])
+	}
+	return b
+}
+
+// appendIndex appends the name of the index of a scope's locks.
+func (k keyspace) appendIndex(b []byte, scope string) []byte {
+	b = append(b, k.head...)
+	return appendScope(append(b, '}', kindIndex), scope)
 }
 
 // probe is the name of the key that a probe writes. No bucket has it: there a b

@@ -28,11 +28,15 @@ func stop(t testing.TB, server *redistest.Server) *stopped {
 
 func stopStore(t testing.TB, server *redistest.Server, s *Store) *stopped {
 	t.Helper()
-	source := strings.Replace(admitSource, "redis.call('TIME')", "redis.call('MGET', 'seconds', 'microseconds')", 1)
-	if source == admitSource {
-		t.Fatal("the script does not read the time as it did: this test must follow")
+	still := func(source string) string {
+		t.Helper()
+		replaced := strings.Replace(source, "redis.call('TIME')", "redis.call('MGET', 'seconds', 'microseconds')", 1)
+		if replaced == source {
+			t.Fatal("the script does not read the time as it did: this test must follow")
+		}
+		return replaced
 	}
-	s.admit = newScript(source)
+	s.admit, s.locks = newScript(still(admitSource)), newLockScripts(still(lockSource))
 	return &stopped{s, t, server}
 }
 

@@ -93,7 +93,7 @@ func New(ctx context.Context, client goredis.UniversalClient, o Options) (*Store
 }
 
 func newStore(client goredis.UniversalClient, o Options) *Store {
-	s := &Store{client: client, opts: o, admit: admitScript}
+	s := &Store{client: client, opts: o, admit: admitScript, locks: theLockScripts}
 	s.keys, _ = newKeyspace(o.KeyPrefix, o.Namespace, o.SlotPerKey) // withDefaults has looked
 	return s
 }
@@ -116,6 +116,12 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 	var last *Error
 	for {
 		err := s.probe(ctx, "open")
+		if err == nil {
+			err = s.probeLocks(ctx)
+		}
+		if err == nil {
+			err = s.agree(ctx)
+		}
 		var e *Error
 		if err == nil || !errors.As(err, &e) || e.Permanent() {
 			return err

@@ -24,6 +24,11 @@ type Options struct {
 	// have the same, two services on one Redis must not. Default "weir". Letters,
 	// digits, _, - and . only.
 	Namespace string
+	// Fingerprint stands for the secret that keys the ids of callers, without
+	// telling it. [Open] and [New] refuse to start where limiters of the namespace
+	// have had another one: each would count for itself what is one caller. Default
+	// "": not compared.
+	Fingerprint string
 	// ConnectTimeout is how long [Open] and [New] try to reach the server before
 	// they give up. Default 5 s.
 	ConnectTimeout time.Duration

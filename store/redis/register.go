@@ -12,7 +12,7 @@ func init() {
 	store.Register("redis", func(ctx context.Context, c store.OpenConfig) (store.Store, error) {
 		s, err := Open(ctx, Options{
 			DSN: c.DSN, KeyPrefix: c.KeyPrefix, Namespace: c.Namespace,
-			ConnectTimeout: c.ConnectTimeout, CommandTimeout: c.CommandTimeout,
+			Fingerprint: c.Fingerprint, ConnectTimeout: c.ConnectTimeout, CommandTimeout: c.CommandTimeout,
 		})
 		if err != nil {
 			return nil, err // a nil *Store would be a Store

@@ -21,6 +21,7 @@ type Store struct {
 	opts    Options
 	keys    keyspace
 	admit   script
+	locks   lockScripts
 	secrets secrets
 	watch   watcher // nil: nobody watches the nodes
 	closed  atomic.Bool

@@ -44,6 +44,49 @@ type Config struct {
 	Log io.Writer
 }
 
+// An Authority is Pebble without a listener, for programs that have their own.
+type Authority struct {
+	// Handler serves it. It demands a User-Agent on every request (RFC 8555,
+	// section 6.1), TLS, and takes the account URLs it hands out from the Host.
+	Handler http.Handler
+
+	// Root is the self-signed certificate at the end of every chain issued
+	// here.
+	Root *x509.Certificate
+
+	// KeyID is the subject key identifier of its issuing certificate. Renewal
+	// information (RFC 9773) is given for certificates that name it only.
+	KeyID []byte
+
+	store *db.MemoryStore
+	turns *turns
+}
+
+// New builds an authority; see [Start] for what is special about it. The error
+// is that of the environment.
+func New(log io.Writer) (*Authority, error) {
+	return build(newLogger(log))
+}
+
+func newLogger(w io.Writer) *log.Logger {
+	return log.New(cmp.Or(w, io.Discard), "pebble ", log.LstdFlags)
+}
+
+func build(logger *log.Logger) (*Authority, error) {
+	authority, front, store, err := newAuthority(logger)
+	if err != nil {
+		return nil, fmt.Errorf("acmeserver: %w", err)
+	}
+	turns := &turns{next: front.Handler()}
+	return &Authority{
+		Handler: promptPolls(turns),
+		Root:    authority.GetRootCert(0).Cert,
+		KeyID:   authority.GetIntermediateCert(0).Cert.SubjectKeyId,
+		store:   store,
+		turns:   turns,
+	}, nil
+}
+
 // A Server is a running authority, ready for clients on a free loopback port.
 // Its methods are safe for concurrent use; its fields are read-only.
 type Server struct {
@@ -77,12 +120,12 @@ type Server struct {
 // Pebble takes the first three from environment variables only, so Start sets
 // those for the moment of construction and puts them back.
 func Start(cfg Config) (*Server, error) {
-	logger := log.New(cmp.Or[io.Writer](cfg.Log, io.Discard), "pebble ", log.LstdFlags)
-	authority, front, err := newAuthority(logger)
+	logger := newLogger(cfg.Log)
+	authority, err := build(logger)
 	if err != nil {
-		return nil, fmt.Errorf("acmeserver: %w", err)
+		return nil, err
 	}
-	handler := promptPolls(front.Handler())
+	handler := authority.Handler
 
 	// httptest.NewServer would panic where this returns an error.
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -103,14 +146,14 @@ func Start(cfg Config) (*Server, error) {
 	return &Server{
 		Handler:      handler,
 		DirectoryURL: listener.URL + PathDirectory,
-		Root:         authority.GetRootCert(0).Cert,
+		Root:         authority.Root,
 		listener:     listener,
 	}, nil
 }
 
 // newAuthority wires the parts as Pebble's own command does. P-256 keys: the
 // command's default, RSA, would take most of a test's run time to generate.
-func newAuthority(logger *log.Logger) (*ca.CAImpl, *wfe.WebFrontEndImpl, error) {
+func newAuthority(logger *log.Logger) (*ca.CAImpl, *wfe.WebFrontEndImpl, *db.MemoryStore, error) {
 	const (
 		noOCSP         = ""
 		alternateRoots = 0
@@ -135,7 +178,7 @@ func newAuthority(logger *log.Logger) (*ca.CAImpl, *wfe.WebFrontEndImpl, error) 
 		front = wfe.New(logger, store, validator, authority,
 			[]string{"pebble.letsencrypt.org"}, lenient, eabRequired, noRetryAfter, noRetryAfter)
 	})
-	return authority, &front, err
+	return authority, &front, store, err
 }
 
 // promptPolls puts Retry-After: 1 on the answers about challenges, as RFC 8555,

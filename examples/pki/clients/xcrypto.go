@@ -1,8 +1,9 @@
 // Package clients obtains certificates with ACME clients that people really
 // run, and tells what they did on the wire to get them: which requests, how
-// many, and what they were answered.
+// many, and what they were answered. For EST, SCEP, OCSP and CRLs it has clients
+// that never try again, so that each refusal is seen.
 //
-// The clients differ most where a server refuses. That of x/crypto waits as
+// The ACME clients differ most where a server refuses. That of x/crypto waits as
 // long as it is told and goes on; lego gives the refusal to its caller.
 package clients
 
@@ -63,26 +64,11 @@ func registeredX(ctx context.Context, dirURL string, hc *http.Client) (*acme.Cli
 
 // orderX goes from the order to the certificate.
 func orderX(ctx context.Context, client *acme.Client, names []string) ([]*x509.Certificate, error) {
-	order, err := client.AuthorizeOrder(ctx, acme.DomainIDs(names...))
-	if err != nil {
-		return nil, fmt.Errorf("order: %w", err)
-	}
-	for _, authzURL := range order.AuthzURLs {
-		if err := authorize(ctx, client, authzURL); err != nil {
-			return nil, fmt.Errorf("authorize: %w", err)
-		}
-	}
-	if order, err = client.WaitOrder(ctx, order.URI); err != nil {
-		return nil, fmt.Errorf("wait for the order: %w", err)
-	}
-
-	// A key of its own: an authority refuses a certificate for an account's
-	// key (RFC 8555, section 11.1).
-	certKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	order, err := readyX(ctx, client, names)
 	if err != nil {
 		return nil, err
 	}
-	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{DNSNames: names}, certKey)
+	csr, err := requestX(names)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/examples/pki/scepserver"
+)
+
+// A queue that is full sheds enrolments by either method, and GetCACaps never:
+// a client that is refused those goes on with the weakest ciphers there are.
+func TestACrowdedHSMShedsSCEPEnrolmentsAndNothingElseOfSCEP(t *testing.T) {
+	t.Parallel()
+	cfg := wholeLimits()
+	cfg.Guards[guardEnrol] = weir.GuardConfig{MaxInFlight: 1, MaxQueue: 1}
+	for i := range cfg.Endpoints {
+		if cfg.Endpoints[i].Guard == guardEnrol {
+			cfg.Endpoints[i].Mode = weir.ModeFail
+		}
+	}
+	p := openedWhole(t, inMemory(), cfg)
+	release, err := p.limiter.Guard(guardEnrol).Acquire(t.Context())
+	require.NoError(t, err)
+
+	answer := func(method, query string) int {
+		r, err := http.NewRequestWithContext(t.Context(), method, p.urls.scep+"?"+query, http.NoBody)
+		require.NoError(t, err)
+		resp, err := visits(t, p).Do(r)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		return resp.StatusCode
+	}
+	const enrol = "operation=PKIOperation&message=MA%3D%3D"
+	require.Equal(t, http.StatusServiceUnavailable, answer(http.MethodPost, enrol))
+	require.Equal(t, http.StatusServiceUnavailable, answer(http.MethodGet, enrol))
+	require.Equal(t, http.StatusOK, answer(http.MethodGet, "operation=GetCACaps"))
+	require.Equal(t, http.StatusOK, answer(http.MethodGet, "operation=GetCACert"))
+	release()
+	require.Equal(t, http.StatusInternalServerError, answer(http.MethodGet, enrol), "the library's answer to junk")
+	for _, c := range p.limiter.Snapshot().Classes {
+		switch c.Class {
+		case weir.ClassSCEP:
+			require.EqualValues(t, 3, c.Admitted, "an enrolment by GET spends what one by POST does")
+		case classSCEPInfo:
+			require.EqualValues(t, 2, c.Admitted)
+		}
+	}
+}
+
+func TestEachEnrolmentIsToldFromTheRest(t *testing.T) {
+	t.Parallel()
+	for request, want := range map[string]bool{
+		"GET /scep?operation=GetCACaps":                        false,
+		"GET /scep?operation=GetCACert":                        false,
+		"GET /scep":                                            false,
+		"GET /scep?operation=PKIOperation&message=MA":          true,
+		"GET /scep?operation=PKIOperation&operation=GetCACaps": true, // what the library takes it for
+		"POST /scep?operation=PKIOperation":                    true,
+		"POST /scep":                                           true,
+	} {
+		method, target := request[:3], request[4:]
+		if request[0] == 'P' {
+			method, target = request[:4], request[5:]
+		}
+		require.Equal(t, want, scepserver.IsEnrolment(httptest.NewRequest(method, target, nil)), request)
+	}
+}
