@@ -18,7 +18,7 @@ BENCHTIME   ?= 50ms
 # time, and BENCHTIME=20000x makes the length of a run independent of the rest.
 UNIT        ?= ns/op
 
-.PHONY: demo pki login hsm redis test test-quick test-e2e lint bench bench-core bench-correct results plots fuzz soak
+.PHONY: demo pki login replicas hsm redis test test-quick test-e2e lint bench bench-core bench-correct results plots fuzz soak
 
 demo:
 	cd examples && $(GO) run ./quickstart
@@ -30,6 +30,10 @@ pki: hsm
 # The auth lock: a login page and an EST endpoint, and a crowd that guesses.
 login:
 	cd examples && $(GO) run ./login
+
+# Three servers that share one budget in Redis, which hangs and dies meanwhile.
+replicas:
+	cd examples && $(GO) run ./replicas
 
 # cgo is what the race detector needs. Asked when it is used, after hsm has
 # seen to a C compiler.

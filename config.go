@@ -382,6 +382,19 @@ type StoreConfig struct {
 	// together admit no more than before. Default 1, which lets each have all; 0
 	// means the default. Reload cannot change it.
 	Replicas int `json:"replicas" yaml:"replicas" toml:"replicas"`
+	// Leases has each process take tokens of a tier's busy buckets in advance, and
+	// hold them for so long, so that most requests need no round trip for that tier.
+	// Default none. In any time T a bucket then admits at most
+	//
+	//	burst + rate·(T + lease)
+	//
+	// whatever the number of replicas; what a process holds and does not use, or
+	// dies with, is not admitted anywhere. It is for buckets that many requests
+	// share: 100ms for "global", say. A bucket that a process asks less than four
+	// times in that time, or that is nearly used up, is not leased. From 1ms to
+	// 1m. Windows, tiers in shadow and the memory backend have no leases. Reload
+	// ends those whose rate, burst or time it changes.
+	Leases map[string]Duration `json:"leases" yaml:"leases" toml:"leases"`
 	// Redis is for the redis backend.
 	Redis RedisConfig `json:"redis" yaml:"redis" toml:"redis"`
 }
@@ -468,6 +481,7 @@ func (c Config) clone() Config {
 		c.Guards[name] = g
 	}
 	c.Shadow = slices.Clone(c.Shadow)
+	c.Store.Leases = maps.Clone(c.Store.Leases)
 	return c
 }
 

@@ -126,7 +126,9 @@ func positionOf(path string) (p position) {
 			t, path = t.Elem(), rest
 		case reflect.Map:
 			end := strings.LastIndexByte(path, '.')
-			if nests(t.Elem()) {
+			if t.Elem().Kind() != reflect.Struct {
+				end = -1 // all of it is the key
+			} else if nests(t.Elem()) {
 				end = strings.IndexByte(path, '.')
 			} else if end >= 0 && fieldNamed(t.Elem(), path[end+1:]) < 0 {
 				end = -1

@@ -134,6 +134,7 @@ func (l *Limiter) Reload(cfg Config) error {
 			}
 		}
 		l.fixed = &p.cfg
+		l.adviseOnStore()
 	}
 	l.configure(p)
 	l.configureLocks(p)
@@ -142,6 +143,7 @@ func (l *Limiter) Reload(cfg Config) error {
 	}
 	if l.shared != nil {
 		l.shared.SetPass(p.cfg.Store.OnError == "allow")
+		l.shared.SetLeases(p.leases)
 	}
 	l.policy.Store(p)
 	l.dropScopes(p)

@@ -32,6 +32,7 @@ type policy struct {
 	lock      *lockPolicy // nil: no auth lock
 	exclude   exclusions  // outside the keyed windows
 	guards    map[string]*Guard
+	leases    map[string]time.Duration // by scope
 	writers   map[Kind]problem.Writer
 
 	guardPolicies map[string]*guardPolicy
@@ -57,7 +58,7 @@ func (id *identities) hasAddr(who *asker) bool {
 
 // compile turns a Config into a policy, or reports every fault in it.
 func (l *Limiter) compile(given Config) (*policy, error) {
-	p := &policy{given: given.clone(), guards: map[string]*Guard{}, guardPolicies: map[string]*guardPolicy{}}
+	p := &policy{given: given.clone(), guards: map[string]*Guard{}, guardPolicies: map[string]*guardPolicy{}, leases: map[string]time.Duration{}}
 	if !given.Enabled {
 		return p, nil
 	}
@@ -323,6 +324,9 @@ func (p *policy) compileClass(l *Limiter, tiers map[string]*tier, e Endpoint) *c
 			label = name + "/" + string(e.Class)
 		}
 		u.scope = cfg.Namespace + "/" + label
+		if lease := cfg.Store.Leases[name]; lease > 0 {
+			p.leases[u.scope] = time.Duration(lease)
+		}
 		p.addScope(label, &u)
 		c.uses = append(c.uses, u)
 		if name != TierPerAccount {

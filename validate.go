@@ -536,6 +536,16 @@ func (c *Config) validateStore(f *faults) {
 	if s.Replicas < 1 {
 		f.add("store.replicas", s.Replicas, ReasonOutOfRange, "write how many processes share the store; leave it out for 1")
 	}
+	for _, tier := range slices.Sorted(maps.Keys(s.Leases)) {
+		path, lease := "store.leases."+tier, s.Leases[tier]
+		if _, ok := c.tierConfig(tier); !ok {
+			f.add("store.leases", nil, ReasonUnknown, "name tiers: %s", strings.Join(c.tierNames(), ", "))
+		} else if lease < Duration(time.Millisecond) || lease > Duration(time.Minute) {
+			f.add(path, lease, ReasonOutOfRange, "write how long tokens are held, from 1ms to 1m, such as 100ms; leave the tier out for no leases")
+		} else if s.Backend == "memory" {
+			f.add(path, lease, ReasonConflict, "the backend is memory, which needs no round trip: set store.backend to redis or drop the lease")
+		}
+	}
 	if s.Redis.DSN != "" && s.Backend == "memory" {
 		f.add("store.redis.dsn", nil, ReasonConflict, "the backend is memory, so it would not be used: set store.backend to redis or drop the dsn")
 	}

@@ -360,6 +360,13 @@ var faultCases = slices.Concat(
 		{"a secret with a name that no variable has", set(secretOf, "${WEIR-TEST-SECRET}"), []fault{{"store.key_secret", ReasonInvalid, "nothing around it"}}},
 		{"a secret with a default as shells have", set(secretOf, "${WEIR_TEST_UNSET:-"+password+"}"), []fault{{"store.key_secret", ReasonInvalid, "nothing around it"}}},
 		{"a secret with something around it", set(secretOf, "prefix-${WEIR_TEST_UNSET}"), []fault{{"store.key_secret", ReasonInvalid, "nothing around it"}}},
+		{"a lease of a tier that is none", func(c *Config) { sharedConfig(c); c.Store.Leases = map[string]Duration{"globl": 1e8} }, []fault{{"store.backend", ReasonMissing, ""}, {"store.leases", ReasonUnknown, "global, per_ip"}}},
+		{"a lease too short to be of use", func(c *Config) { sharedConfig(c); c.Store.Leases = map[string]Duration{TierGlobal: 1} }, []fault{{"store.backend", ReasonMissing, ""}, {"store.leases.global", ReasonOutOfRange, "100ms"}}},
+		{"a lease for an hour", func(c *Config) {
+			sharedConfig(c)
+			c.Store.Leases = map[string]Duration{TierGlobal: Duration(time.Hour)}
+		}, []fault{{"store.backend", ReasonMissing, ""}, {"store.leases.global", ReasonOutOfRange, "100ms"}}},
+		{"a lease of what this process has anyway", func(c *Config) { c.Store.Leases = map[string]Duration{TierPerIP: 1e8} }, []fault{{"store.leases.per_ip", ReasonConflict, "drop the lease"}}},
 		{"a DSN beside the memory store", func(c *Config) { c.Store.Redis.DSN = dsn }, []fault{{"store.redis.dsn", ReasonConflict, "drop the dsn"}}},
 
 		{"a shadow of what is no tier", func(c *Config) { c.Shadow = []string{"per_ip", "guard", "windows"} }, []fault{

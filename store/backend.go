@@ -26,6 +26,14 @@ type Pinger interface {
 	Ping(ctx context.Context) error
 }
 
+// Adviser is implemented by stores that can find what is legal but suspicious in
+// how their server is set up. A limiter asks once, when the store is chosen, and
+// logs each as a warning. A text names no secret; what cannot be found out is no
+// advice.
+type Adviser interface {
+	Advise(ctx context.Context) []string
+}
+
 // OpenConfig is what a store of [Register] is opened with. It never prints the
 // DSN, which may hold a password.
 type OpenConfig struct {

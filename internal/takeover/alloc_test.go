@@ -4,6 +4,7 @@ package takeover
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,11 +23,18 @@ func TestAllocations(t *testing.T) {
 		"a request that the store decides": {usual, false, 8},
 		"a request during an outage":       {usual, true, 0},
 		"a request that an outage refuses": {used, true, 0},
+		"a request that leases cover":      {usual[:1], false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			remote := newFar()
 			s := New(remote, store.NewMemory(), Options{Recheck: time.Hour})
 			defer func() { _ = s.Close() }()
+			if strings.Contains(name, "leases") {
+				s.SetLeases(map[string]time.Duration{"global": time.Hour})
+				for s.held(tt.checks[0]) < 1000 { // more than all runs take
+					verdict(t, s, tt.checks...)
+				}
+			}
 			verdict(t, s, tt.checks...)
 			if tt.open {
 				degrade(t, s, remote)

@@ -95,8 +95,8 @@ func (s *Store) flush(context.Context) {
 	if len(due) == 0 {
 		return
 	}
-	if c, ok := s.enter(); ok {
-		if _, _, err := s.ask(context.Background(), c, "admit", due, nil, nil); err == nil {
+	if c, ok := s.enterAny(); ok {
+		if _, _, err := s.ask(context.Background(), c, "admit", due, nil, nil, nil); err == nil {
 			return
 		}
 	}

@@ -27,7 +27,8 @@ const (
 //	flying > 0 ⇔ since is when the oldest call in flight was sent, or, if that is
 //	             later, when the last answer came
 type breaker struct {
-	isOpen atomic.Bool // is read without mu on the way in, and written under it
+	isOpen atomic.Bool   // is read without mu on the way in, and written under it
+	floor  time.Duration // of stall
 
 	mu       sync.Mutex // guards the following
 	era      uint64     // openings so far; calls of an earlier era change nothing
@@ -45,6 +46,8 @@ type call struct {
 	ctx context.Context // over when the breaker opens
 	era uint64
 	at  int64 // when it was sent
+	// free says that it has no breaker of its own: the nodes it goes to have.
+	free bool
 }
 
 // outcome is how a call ended.
@@ -57,14 +60,14 @@ const (
 	moot                    // the caller's own deadline was too short to tell
 )
 
-func newBreaker() *breaker {
-	b := &breaker{}
+func newBreaker(floor time.Duration) *breaker {
+	b := &breaker{floor: floor}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b
 }
 
 // stall is the age at which a call is taken to hang. mu is held.
-func (b *breaker) stall() time.Duration { return max(stallFloor, stallFactor*b.latency.p99()) }
+func (b *breaker) stall() time.Duration { return max(b.floor, stallFactor*b.latency.p99()) }
 
 // enter lets a call through, or not. opened reports that it is this call at which
 // the breaker has opened: the oldest in flight is too old.
@@ -84,7 +87,7 @@ func (b *breaker) enter(now int64) (c call, ok, opened bool) {
 	if b.flying++; b.flying == 1 {
 		b.since = now
 	}
-	return call{b.ctx, b.era, now}, true, false
+	return call{ctx: b.ctx, era: b.era, at: now}, true, false
 }
 
 // leave notes how a call ended. opened reports that the breaker has opened for

@@ -49,7 +49,7 @@ func TestTheBreakerOpens(t *testing.T) {
 		"at eight times what the server has taken before, then": {append([]step{in(0), out(0, 20*ms, answered)}, in(30*ms), in(190*ms)), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBreaker()
+			b := newBreaker(stallFloor)
 			var calls []call
 			told := false
 			for _, s := range tt.steps {
@@ -78,7 +78,7 @@ func TestTheBreakerOpens(t *testing.T) {
 }
 
 func TestAnOpenBreakerIgnoresTheCallsBefore(t *testing.T) {
-	b := newBreaker()
+	b := newBreaker(stallFloor)
 	before, _, _ := b.enter(0)
 	b.stop()
 	b.close(0, 0)
@@ -101,7 +101,7 @@ func TestTheFirstFailureAfterTheReturnOpensAgain(t *testing.T) {
 		"not later":       {int64(probation), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBreaker()
+			b := newBreaker(stallFloor)
 			b.stop()
 			b.close(0, 0)
 			c, _, _ := b.enter(tt.at)

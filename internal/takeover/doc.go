@@ -26,9 +26,29 @@
 //	level + rate·W, or R·cost if that is more
 //
 // where level is what the bucket held when it was last seen; a replica that never
-// heard of it takes it for full. A call that failed after it was sent may have
+// heard of it takes it for full. Around its end they may admit more, by
+//
+//	(R−1)/R · (min(burst, level + rate·W) + rate·T)
+//
+// at most: the remote bucket has refilled meanwhile, and the first replica that is back
+// takes off what it has itself spent, not what the others have; and for the time T,
+// about a second, in which some share and some do not, these spend their part of the
+// rate besides. A call that failed after it was sent may have
 // been spent there and is spent here too: too little is admitted, by one cost,
 // never too much.
+//
+// # Several nodes
+//
+// Of a remote store that keeps its buckets on several nodes (store.Sharded), each node
+// has a breaker, which opens for calls to that node alone. What it has is then decided
+// here and the rest there: the local store is asked what it would say, the remote one
+// spends, then the local one. A request that either refuses has spent nothing, but for
+// a window's count where another request took the last local token between these
+// steps; a bucket's cost is given back. So the buckets of the other nodes stay shared
+// and exact. Of the call on which a node is found to fail, the rest is asked once
+// more, and its own part may be spent there and here: too little is admitted. Where
+// others take over what a lost node had, they are told what was spent here. While any
+// node is lost, nothing is leased.
 //
 // # Refused keys
 //
@@ -39,4 +59,29 @@
 // [Store.Forget] end it. Requests that a window counts even when they are refused
 // are counted in batches, a tenth of a second late at most, and always before the
 // next request that the remote store is asked about.
+//
+// # Leases
+//
+// Of scopes named by [Store.SetLeases], tokens of busy buckets are taken in advance,
+// with the calls that are made anyway or in the background, and handed to requests
+// here (requirement S10). In any window W, R replicas then admit from one bucket
+//
+//	burst + rate·(W + tau)
+//
+// at most, whatever R: a lease is usable for tau from the instant its call was sent,
+// so what is admitted within W was taken from the bucket within W or tau before it.
+// What is left of a lease expires. It is not given back, for what is given back late
+// would break the bound. So at any instant each replica may hold
+//
+//	5/4 · min(demand·tau/2, rate·tau)
+//
+// tokens that nobody else can have, and loses them when it dies; and of a call that
+// failed, the lease it asked for. A lease is at most half of what the bucket held, so
+// that the others find some, and at least 2 tokens: a bucket asked less than four
+// times in tau, or nearly used up, is asked as if there were no leases.
+//
+// A request spends from a lease only what it spends from all: the other checks go to
+// the remote store, and if they refuse, the lease gets back what was taken. What the
+// remote store tells of a wait counts leased tokens as spent. Leases end when the limit
+// changes, when the scope or bucket is dropped, and when the breaker opens.
 package takeover

@@ -13,6 +13,8 @@ type Options struct {
 	// the caller's that is sooner holds; that the caller goes away does not end a
 	// call, for it may have run.
 	Timeout time.Duration
+	// Stall is at what age the oldest call is taken to hang, at least. Default 25 ms.
+	Stall time.Duration
 	// Replicas is how many processes share the remote store: while it is away, each
 	// has that part of every rate and burst, but a burst of no less than the cost
 	// asked. Default 1, which lets each have all.
@@ -34,9 +36,9 @@ type Options struct {
 // wait for them, and may be called from many goroutines.
 type Hooks struct {
 	// Failed is told of each call that failed: its name ("admit", "peek", "refund",
-	// "probe", "owed" for what was spent here, and those of a Locker), why in one
-	// word, and the error. With Pass, it is told of calls that were not made too,
-	// with [ErrOpen] and "open".
+	// "probe", "owed" for what was spent here, "lease" for one that no request waits
+	// for, and those of a Locker), why in one word, and the error. With Pass, it is
+	// told of calls that were not made too, with [ErrOpen] and "open".
 	Failed func(op, reason string, err error)
 	// Degraded is told when the local store takes over, and why, and with false and
 	// nil when the remote one decides again.
@@ -47,6 +49,7 @@ type Hooks struct {
 
 func (o Options) withDefaults() Options {
 	o.Timeout = cmp.Or(max(0, o.Timeout), 100*time.Millisecond)
+	o.Stall = cmp.Or(max(0, o.Stall), stallFloor)
 	o.Replicas = max(1, o.Replicas)
 	o.Keys = cmp.Or(max(0, o.Keys), 1<<16)
 	o.Recheck = cmp.Or(o.Recheck, time.Second)

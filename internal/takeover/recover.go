@@ -2,6 +2,7 @@ package takeover
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -19,10 +20,14 @@ const (
 	probeTime = 250 * time.Millisecond
 )
 
-// opened is called by whoever has opened the breaker.
-func (s *Store) opened(why error) {
+// opened is called by whoever has opened a breaker: that of a node, or of all.
+func (s *Store) opened(node string, b *breaker, why error) {
+	if b != s.breaker {
+		s.opens.Add(1)
+	}
+	s.leases.Load().drop("", nil)
 	s.opts.Hooks.Degraded(true, why)
-	s.background(s.recover)
+	s.background(func(ctx context.Context) { s.recover(ctx, node, b) })
 }
 
 // background runs f in a goroutine that Close waits for, unless it is too late.
@@ -34,40 +39,64 @@ func (s *Store) background(f func(context.Context)) {
 	}
 }
 
-// recover waits until the remote store is back: until it has answered twice in a
-// row what a request would ask it, and was told what was spent meanwhile.
-func (s *Store) recover(ctx context.Context) {
+// recover waits until the remote store, or a node of it, is back: until it has
+// answered twice in a row what a request would ask it, and was told what was spent
+// meanwhile.
+func (s *Store) recover(ctx context.Context, node string, b *breaker) {
+	ctx = context.WithValue(ctx, onErrand{}, true)
 	for pause := probeFirst; sleep(ctx, jittered(pause)); pause = min(2*pause, probeMost) {
-		first, err := s.probe(ctx)
+		first, err := s.probe(ctx, node, b)
+		if errors.Is(err, store.ErrNoNode) {
+			if s.settleMoved(ctx) == nil && s.back(node, b, 0) {
+				s.nodes.forget(node)
+				return
+			}
+			continue
+		}
 		if err != nil || !sleep(ctx, probeFirst) {
 			continue
 		}
-		second, err := s.probe(ctx)
-		if err != nil || s.settle(ctx, true, settleFirst) != nil {
+		second, err := s.probe(ctx, node, b)
+		if err != nil || s.settleReturn(ctx, node, b) != nil {
 			continue
 		}
-		s.mu.Lock()
-		retired := s.retired
-		if !retired {
-			s.breaker.close(s.now(), min(first, second))
+		if s.back(node, b, min(first, second)) {
+			s.settleSoon() // what was spent between the last telling and now
 		}
-		s.mu.Unlock()
-		if retired {
-			return
-		}
-		s.opts.Hooks.Degraded(false, nil)
-		s.settleSoon() // what was spent between the last telling and now
 		return
 	}
 }
 
+// back has the remote store, or the node, decide again, unless it is too late.
+func (s *Store) back(node string, b *breaker, took time.Duration) bool {
+	s.mu.Lock()
+	retired := s.retired
+	if !retired {
+		b.close(s.now(), took)
+	}
+	s.mu.Unlock()
+	if retired {
+		return false
+	}
+	if b != s.breaker {
+		s.opens.Add(-1)
+	}
+	if !s.Degraded() {
+		s.opts.Hooks.Degraded(false, nil)
+	}
+	return true
+}
+
 // probe tries what a request would ask: a server that is read-only, out of memory
 // or will not run a script still answers a lesser question.
-func (s *Store) probe(ctx context.Context) (took time.Duration, err error) {
+func (s *Store) probe(ctx context.Context, node string, b *breaker) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, max(s.opts.Timeout, probeTime))
 	defer cancel()
 	begun := s.now()
 	err = contained(ctx, func(ctx context.Context) error {
+		if b != s.breaker {
+			return s.sharded.PingNode(ctx, node)
+		}
 		if p, ok := s.remote.(store.Pinger); ok {
 			return p.Ping(ctx)
 		}
@@ -75,7 +104,7 @@ func (s *Store) probe(ctx context.Context) (took time.Duration, err error) {
 		return err
 	})
 	if err != nil {
-		if s.ctx.Err() == nil {
+		if s.ctx.Err() == nil && !errors.Is(err, store.ErrNoNode) {
 			s.opts.Hooks.Failed("probe", ReasonOf(err), err)
 		}
 		return 0, err
@@ -90,7 +119,7 @@ func (s *Store) settleSoon() {
 	if s.settling.CompareAndSwap(false, true) {
 		s.background(func(ctx context.Context) {
 			defer s.settling.Store(false)
-			_ = s.settle(ctx, false, 0) // the hook was told; what is left stays owed
+			_ = s.settleAll(ctx) // the hook was told; what is left stays owed
 		})
 	}
 }

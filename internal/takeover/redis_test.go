@@ -360,3 +360,18 @@ func TestALimiterThatIsClosedCountsByItself(t *testing.T) {
 		t.Errorf("%d admitted, want %d", got, budget)
 	}
 }
+
+func TestAServerThatMayDropTheWrongKeysIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "maxmemory 100mb", "maxmemory-policy allkeys-lru")
+	l := limit(t, config("redis://"+server.Addr))
+	if n := strings.Count(l.log.String(), "maxmemory-policy"); n != 1 || !strings.Contains(l.log.String(), "level=WARN") {
+		t.Errorf("%d lines, want one warning:\n%s", n, l.log)
+	}
+	if err := l.limiter.Reload(l.limiter.Config()); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(l.log.String(), "maxmemory-policy"); n != 1 {
+		t.Errorf("%d lines after a Reload, want none more:\n%s", n, l.log)
+	}
+}

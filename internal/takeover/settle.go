@@ -2,6 +2,7 @@ package takeover
 
 import (
 	"context"
+	"slices"
 
 	"github.com/weir-go/weir/store"
 )
@@ -33,11 +34,38 @@ func (d *debt) check(cost float64) store.Check {
 	return store.Check{Scope: d.id.scope, Key: d.id.key, Limit: d.was.limit, Window: d.was.window, Cost: cost, Shadow: true, Always: d.was.window > 0 && cost > 0}
 }
 
-// settle tells the remote store what was spent here. On its return (back), it is
-// also held to what each bucket can have refilled since it was seen last: it may
-// have come back empty. n bounds the buckets; 0 is no bound.
-func (s *Store) settle(ctx context.Context, back bool, n int) error {
-	debts := s.debts(back, n)
+// settleReturn tells the remote store, or a node of it, what was spent here, and
+// holds it to what each bucket can have refilled since it was seen last: it may
+// have come back empty.
+func (s *Store) settleReturn(ctx context.Context, node string, b *breaker) error {
+	switch {
+	case s.sharded == nil:
+		return s.settle(ctx, s.debts(true, settleFirst), true)
+	case b == s.breaker: // of a Locker, which has no debts here
+		return nil
+	}
+	debts := s.awayFrom(s.debts(true, 0), node)
+	return s.settle(ctx, debts[:min(settleFirst, len(debts))], true)
+}
+
+// settleMoved tells the nodes that have taken over what another had. Which buckets
+// those are is not known any more; they are among the ones that were decided here.
+func (s *Store) settleMoved(ctx context.Context) error {
+	return s.settle(ctx, slices.DeleteFunc(s.awayFrom(s.debts(true, 0), ""), func(d debt) bool { return !d.was.seeded }), true)
+}
+
+// settleAll tells the remote store what was spent here, as far as it is there.
+func (s *Store) settleAll(ctx context.Context) error {
+	debts := s.debts(false, 0)
+	if s.sharded != nil {
+		debts = s.awayFrom(debts, "")
+		ctx = context.WithValue(ctx, onErrand{}, true)
+	}
+	return s.settle(ctx, debts, false)
+}
+
+// settle pays debts; back says that they are to be held against what was seen.
+func (s *Store) settle(ctx context.Context, debts []debt, back bool) error {
 	for len(debts) > 0 {
 		batch := debts[:min(settleBatch, len(debts))]
 		debts = debts[len(batch):]
@@ -48,7 +76,8 @@ func (s *Store) settle(ctx context.Context, back bool, n int) error {
 	return nil
 }
 
-// debts draws up what is owed, and on the return what is not full.
+// debts draws up what is owed, and on the return what is not full. n bounds them; 0
+// is no bound.
 func (s *Store) debts(back bool, n int) (debts []debt) {
 	now := s.now()
 	for i := range s.seen.shards {

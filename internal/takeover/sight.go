@@ -129,6 +129,16 @@ func endOf(c *store.Check, now int64) int64 {
 	return now + int64(c.Window) - time.Now().UnixNano()%int64(c.Window)
 }
 
+// guess is what a remote bucket may hold at now, as far as is known here.
+func (s *sights) guess(c *store.Check, now int64) float64 {
+	sh, id := s.of(c)
+	defer sh.mu.Unlock()
+	if e, ok := sh.known.Peek(id); ok && e.window == c.Window {
+		return max(0, e.level(now, c.Limit))
+	}
+	return c.Limit.Burst
+}
+
 // note remembers what the remote store said of a call sent at the instant sent.
 func (s *sights) note(checks []store.Check, states []store.State, v store.Verdict, sent int64, recheck time.Duration) {
 	for i := range checks {

@@ -3,6 +3,7 @@ package takeover
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,9 +21,14 @@ type Store struct {
 	local    *store.Memory
 	opts     Options
 	base     time.Time
-	breaker  *breaker
+	breaker  *breaker      // of all calls, or, if the store is sharded, of those of a Locker
+	sharded  store.Sharded // nil: all is on one node
+	nodes    nodes
+	opens    atomic.Int32 // nodes whose breaker is open
+	stopped  atomic.Bool
 	seen     *sights
 	arrivals arrivals
+	leases   atomic.Pointer[leases] // nil: none are taken
 	pass     atomic.Bool
 	closed   atomic.Bool
 	settling atomic.Bool // a goroutine tells the remote store what was spent here
@@ -39,6 +45,7 @@ var (
 	_ store.Peeker     = (*Store)(nil)
 	_ store.Configurer = (*Store)(nil)
 	_ store.Sizer      = (*Store)(nil)
+	_ store.Adviser    = (*Store)(nil)
 )
 
 // New puts a Store before a remote one. Of local, which nobody else must spend
@@ -49,7 +56,10 @@ func New(remote store.Store, local *store.Memory, o Options) *Store {
 	s.seen = newSights(s.opts.Keys)
 	s.pass.Store(o.Pass)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.breaker = newBreaker()
+	s.breaker = newBreaker(s.opts.Stall)
+	if sharded, ok := remote.(store.Sharded); ok && sharded.Watch(s.beginAt) {
+		s.sharded = sharded
+	}
 	return s
 }
 
@@ -60,8 +70,9 @@ func (s *Store) now() int64 { return int64(time.Since(s.base)) + 1 }
 // with an error instead of being decided here.
 func (s *Store) SetPass(on bool) { s.pass.Store(on) }
 
-// Degraded reports whether the local store decides now.
-func (s *Store) Degraded() bool { return s.breaker.isOpen.Load() }
+// Degraded reports whether the local store decides now: about everything, or, of a
+// remote store with several nodes, about what one of them has.
+func (s *Store) Degraded() bool { return s.breaker.isOpen.Load() || s.opens.Load() > 0 }
 
 // Admit implements [store.Store]. Its only errors are [store.ErrClosed] and, with
 // Pass, those of the remote store and [ErrOpen].
@@ -76,10 +87,25 @@ func (s *Store) Peek(ctx context.Context, checks []store.Check, dst []store.Stat
 }
 
 func (s *Store) decide(ctx context.Context, op string, checks []store.Check, dst []store.State) (store.Verdict, []store.State, error) {
-	look := op == "peek"
 	if s.closed.Load() {
 		return store.Verdict{}, dst, store.ErrClosed
 	}
+	if s.leases.Load() != nil {
+		now := s.now()
+		if d, ok := s.draw(checks, now, op == "peek"); ok {
+			return s.decideDrawn(ctx, op, checks, &d, now, dst)
+		}
+	}
+	return s.decideAll(ctx, op, checks, nil, dst)
+}
+
+// decideAll decides without leases. What goes along to the remote store has no
+// part in that.
+func (s *Store) decideAll(ctx context.Context, op string, checks []store.Check, a *along, dst []store.State) (store.Verdict, []store.State, error) {
+	if s.sharded != nil {
+		return s.decideAcross(ctx, op, checks, a, dst)
+	}
+	look := op == "peek"
 	if !s.Degraded() {
 		if v, states, ok := s.refusal(checks, dst, s.now(), look); ok {
 			return v, states, nil
@@ -97,7 +123,7 @@ func (s *Store) decide(ctx context.Context, op string, checks []store.Check, dst
 		}
 		var v store.Verdict
 		var states []store.State
-		if v, states, err = s.ask(ctx, c, op, checks, due, dst); err == nil {
+		if v, states, err = s.ask(ctx, c, op, checks, due, a, dst); err == nil {
 			return v, states, nil
 		}
 		s.countHere(due)
@@ -115,16 +141,31 @@ func (s *Store) decide(ctx context.Context, op string, checks []store.Check, dst
 func (s *Store) enter() (call, bool) {
 	c, ok, opened := s.breaker.enter(s.now())
 	if opened {
-		s.opened(errStalled)
+		s.opened("", s.breaker, errStalled)
 	}
 	return c, ok
 }
 
-// ask asks the remote store, after what is due for the same windows.
-func (s *Store) ask(ctx context.Context, c call, op string, checks, due []store.Check, dst []store.State) (v store.Verdict, states []store.State, err error) {
+// enterAny is enter, but for a call about buckets: if those are on several nodes,
+// each has a breaker of its own.
+func (s *Store) enterAny() (call, bool) {
+	if s.sharded != nil {
+		return s.anyNode(), true
+	}
+	return s.enter()
+}
+
+// ask asks the remote store, after what is due for the same windows, and with
+// what goes along for leases.
+func (s *Store) ask(ctx context.Context, c call, op string, checks, due []store.Check, a *along, dst []store.State) (v store.Verdict, states []store.State, err error) {
 	all, into := checks, dst
-	if len(due) > 0 {
-		all, into = append(due[:len(due):len(due)], checks...), nil
+	own := len(due) + len(checks)
+	if own > len(checks) || a.any() {
+		all = slices.Concat(due, checks)
+		if a.any() {
+			all = append(all, a.checks...)
+		}
+		into = nil
 	}
 	err = s.call(ctx, c, op, func(ctx context.Context) (err error) {
 		if op == "peek" {
@@ -132,7 +173,8 @@ func (s *Store) ask(ctx context.Context, c call, op string, checks, due []store.
 		} else {
 			v, states, err = s.remote.Admit(ctx, all, into)
 		}
-		if err == nil && len(states) != len(into)+len(all) || v.Refused >= len(all) {
+		// What goes along is in shadow, and never to blame; nor is what is due.
+		if err == nil && (len(states) != len(into)+len(all) || v.Refused >= own || !v.Admitted() && v.Refused < len(due)) {
 			err = errStates
 		}
 		return err
@@ -140,16 +182,20 @@ func (s *Store) ask(ctx context.Context, c call, op string, checks, due []store.
 	if err != nil {
 		return store.Verdict{}, dst, err
 	}
+	told := states[len(into):]
 	if op != "peek" || !v.Admitted() { // what a look would have spent is not spent
-		s.seen.note(all, states[len(into):], v, c.at, s.opts.Recheck)
+		s.seen.note(all[:own], told[:own], v, c.at, s.opts.Recheck)
 	}
-	if n := len(due); n > 0 {
-		states = append(dst, states[n:]...)
-		if !v.Admitted() {
-			v.Refused -= n // what is due is in shadow, and never to blame
-		}
+	if a.any() {
+		s.answered(a, checks, told[own:], v, c.at)
 	}
-	return v, states, nil
+	if own == len(all) && len(due) == 0 {
+		return v, states, nil
+	}
+	if !v.Admitted() {
+		v.Refused -= len(due)
+	}
+	return v, append(dst, told[len(due):own]...), nil
 }
 
 // call makes one call within its time. The caller's going away does not end it: it
@@ -162,7 +208,7 @@ func (s *Store) call(ctx context.Context, c call, op string, f func(context.Cont
 	}
 	limited, cancel := context.WithDeadline(c.ctx, deadline)
 	defer cancel()
-	err := contained(told{limited, ctx}, f)
+	err := contained(&told{limited, ctx, hurried}, f)
 	now := s.now()
 	o := answered
 	switch {
@@ -175,6 +221,12 @@ func (s *Store) call(ctx context.Context, c call, op string, f func(context.Cont
 	default:
 		o = failed
 	}
+	if c.free {
+		if err != nil && o != moot && !errors.Is(err, ErrOpen) {
+			s.opts.Hooks.Failed(op, ReasonOf(err), err)
+		}
+		return err
+	}
 	opened, mended := s.breaker.leave(c, now, o)
 	if err != nil && o != moot {
 		if c.ctx.Err() != nil && !opened {
@@ -183,7 +235,7 @@ func (s *Store) call(ctx context.Context, c call, op string, f func(context.Cont
 		s.opts.Hooks.Failed(op, ReasonOf(err), err)
 	}
 	if opened {
-		s.opened(err)
+		s.opened("", s.breaker, err)
 	}
 	if mended {
 		s.settleSoon()
@@ -195,10 +247,17 @@ func (s *Store) call(ctx context.Context, c call, op string, f func(context.Cont
 // caller's context has to tell.
 type told struct {
 	context.Context
-	caller context.Context
+	caller  context.Context
+	hurried bool // the caller's deadline is sooner than the call's own
 }
 
-func (c told) Value(key any) any {
+// toldKey is the key under which a call's context tells of itself.
+type toldKey struct{}
+
+func (c *told) Value(key any) any {
+	if key == (toldKey{}) {
+		return c
+	}
 	if v := c.Context.Value(key); v != nil { // what package context keeps there
 		return v
 	}
@@ -231,8 +290,13 @@ func (s *Store) Refund(ctx context.Context, checks []store.Check) error {
 			here = append(here, s.opts.share(c))
 		}
 	}
+	if s.sharded != nil {
+		there, away := s.split(told, "")
+		here = append(here, pick(told, away)...)
+		told = pick(told, there)
+	}
 	if len(told) > 0 {
-		c, ok := s.enter()
+		c, ok := s.enterAny()
 		if !ok || s.call(ctx, c, "refund", func(ctx context.Context) error { return s.remote.Refund(ctx, told) }) != nil {
 			here = append(here, told...)
 		}
@@ -242,7 +306,10 @@ func (s *Store) Refund(ctx context.Context, checks []store.Check) error {
 
 // Forget drops what is known of a bucket, so that the next request asks the
 // remote store about it: somebody has reset it there.
-func (s *Store) Forget(scope string, key store.Key) { s.seen.forget(scope, key, s.now()) }
+func (s *Store) Forget(scope string, key store.Key) {
+	s.leases.Load().drop(scope, &key)
+	s.seen.forget(scope, key, s.now())
+}
 
 // Configure implements [store.Configurer], for both stores.
 func (s *Store) Configure(sc store.Scope) {
@@ -263,6 +330,7 @@ func (s *Store) Drop(name string) {
 		c.Drop(name)
 	}
 	s.local.Drop(name)
+	s.leases.Load().drop(name, nil)
 	s.seen.drop(name, s.now())
 }
 
@@ -273,6 +341,14 @@ func (s *Store) Size(scope string) store.Size {
 		return z.Size(scope)
 	}
 	return s.local.Size(scope)
+}
+
+// Advise implements [store.Adviser] for the remote store.
+func (s *Store) Advise(ctx context.Context) (advice []string) {
+	if a, ok := s.remote.(store.Adviser); ok {
+		_ = contained(ctx, func(ctx context.Context) error { advice = a.Advise(ctx); return nil }) // no advice, then
+	}
+	return advice
 }
 
 // Retire ends all work in the background. With stop, the remote store is closed
@@ -288,7 +364,9 @@ func (s *Store) Retire(stop bool) error {
 	}
 	s.flush(s.ctx)
 	if stop {
+		s.stopped.Store(true)
 		s.breaker.stop()
+		s.nodes.stop()
 	}
 	s.cancel()
 	s.work.Wait()

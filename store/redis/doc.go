@@ -60,7 +60,11 @@
 //
 // Set maxmemory-policy to volatile-ttl, or noeviction on a server with room: then
 // a flood of new addresses pushes out the buckets that are nearest to full. Under
-// the LRU policies it pushes out the ones that hold somebody back.
+// the LRU policies it pushes out the ones that hold somebody back. A server under
+// noeviction that is full refuses to write, which is a failure of the store: each
+// process counts for itself meanwhile. A policy that may push out the wrong ones is
+// logged as a warning at the start, if the server has a bound and the user the right
+// to see it: +info, or +config|get.
 //
 // # Clock
 //
@@ -86,6 +90,10 @@
 // lends to a request that will be refused by a caller's own. No bucket ever admits
 // more than it holds.
 //
+// With a slot for each key, a limiter stands in for the keys of a lost node alone,
+// and goes on asking the others. With one slot for all, they are on one node: if it
+// is lost, all are counted in each process until it is back or replaced.
+//
 // For failure counters, to settle looks at all slots and then counts in one after
 // the other. No counter tells more than its limit; around the start of a lock, others
 // of the same attempts may count failures that were not told.
@@ -100,7 +108,9 @@
 // though nobody was admitted for it. That errs on the side of too few, by one cost
 // a failed call; to send it again would spend twice, to refund it might mint. After
 // a failover, what the old master had not yet replicated is forgotten: a bucket may
-// admit that much again.
+// admit that much again. go-redis itself writes a line to stderr for each connection
+// that cannot be made, several a second while a server is down; its SetLogger, which
+// is the program's to call, sends them elsewhere.
 //
 // A failure counter forgets as much in a failover, and may tell it again. An attempt
 // that was begun by a call whose answer was lost holds its place for

@@ -158,9 +158,11 @@ func sane(c *store.Check) (rate, burst, cost float64, flags int) {
 }
 
 // probeCall asks what every call of admit.lua asks, of a bucket nobody else has.
-func (k keyspace) probeCall() *call {
+func (k keyspace) probeCall() *call { return probeCallOf(k.probe()) }
+
+func probeCallOf(key string) *call {
 	c := newCall(1)
-	c.text(k.probe())
+	c.text(key)
 	c.keys++
 	c.text(modeAdmit)
 	for _, f := range []float64{1e6, 1e6, 1, 0} {

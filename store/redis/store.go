@@ -23,6 +23,7 @@ type Store struct {
 	admit   script
 	locks   lockScripts
 	secrets secrets
+	watch   watcher // nil: nobody watches the nodes
 	closed  atomic.Bool
 
 	pipe   *goredis.AutoPipeliner // nil: plain calls only
@@ -65,7 +66,7 @@ func (s *Store) decide(ctx context.Context, op, mode string, checks []store.Chec
 
 // ask runs admit.lua over checks that share a slot.
 func (s *Store) ask(ctx context.Context, op, mode string, checks []store.Check, dst []store.State) (store.Verdict, []store.State, float64, error) {
-	reply, err := s.run(ctx, op, s.admit, s.keys.admitCall(mode, checks))
+	reply, err := s.runAt(ctx, &checks[0], op, s.admit, s.keys.admitCall(mode, checks))
 	if err != nil {
 		return store.Verdict{}, dst, 0, err
 	}
@@ -107,7 +108,7 @@ func (s *Store) giveBack(ctx context.Context, back []given) error {
 				n++
 			}
 		}
-		if _, err := s.run(ctx, "refund", refundScript, s.keys.refundCall(back[:n])); err != nil {
+		if _, err := s.runAt(ctx, back[0].check, "refund", refundScript, s.keys.refundCall(back[:n])); err != nil {
 			errs = append(errs, err)
 		}
 		back = back[n:]
