@@ -2,15 +2,18 @@
 
 package store
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // No call allocates for buckets that exist, nor one that is refused.
 func TestHotPathDoesNotAllocate(t *testing.T) {
-	for _, n := range []int{1, 3, 6} {
+	scopes := strings.Fields("global address account process subject class fleet device tenant a b c d e f g")
+	for _, n := range []int{1, 2, 3, 6, 7, 16} {
 		m := NewMemory()
 		plenty, still := Limit{Rate: 1e6, Burst: 1e9}, Limit{Rate: 0, Burst: 1}
 		var passing, refused []Check
-		scopes := []string{"global", "address", "account", "process", "subject", "class"}
 		for i := range n {
 			c := Check{Scope: scopes[i], Key: numbered(i), Limit: plenty, Cost: 1}
 			if i == 0 {

@@ -75,16 +75,35 @@ type slot struct {
 	spent bool // next is written if the call spends
 }
 
+// decide decides in slots on the stack, as many as are likely: to clear them is a
+// good part of what a call with one check costs.
 func (m *Memory) decide(checks []Check, dst []State, spend bool) (Verdict, []State, error) {
 	if m.closed.Load() {
 		return Verdict{}, dst, ErrClosed
 	}
-	var array [6]slot
-	slots := array[:0]
-	if len(checks) > len(array) {
-		slots = make([]slot, 0, len(checks))
+	switch n := len(checks); {
+	case n <= 2:
+		var few [2]slot
+		return m.decideIn(few[:n], checks, dst, spend)
+	case n <= 6: // three tiers, two windows and one more
+		var some [6]slot
+		return m.decideIn(some[:n], checks, dst, spend)
 	}
-	slots = slots[:len(checks)]
+	return m.decideMany(checks, dst, spend)
+}
+
+// decideMany is apart so that the others do not have its slots on their stack.
+//
+//go:noinline
+func (m *Memory) decideMany(checks []Check, dst []State, spend bool) (Verdict, []State, error) {
+	var many [16]slot
+	if n := len(checks); n <= len(many) {
+		return m.decideIn(many[:n], checks, dst, spend)
+	}
+	return m.decideIn(make([]slot, len(checks)), checks, dst, spend)
+}
+
+func (m *Memory) decideIn(slots []slot, checks []Check, dst []State, spend bool) (Verdict, []State, error) {
 	now := m.now()
 	m.lock(checks, slots)
 	v := Verdict{Refused: -1}
