@@ -141,9 +141,9 @@ func ExampleByAccept() {
 	r.Header.Set("Accept", "application/json")
 	w := httptest.NewRecorder()
 	write(w, r, problem.Rejection{})
-	fmt.Println(w.Code, w.Body.Len(), w.Header().Get("Vary"))
+	fmt.Println(w.Code, w.Body.Len(), w.Header().Get("Cache-Control"))
 	// Output:
-	// 429 0 Accept
+	// 429 0 no-store
 }
 
 // A renderer of your own: the shared header first, then a body that no HEAD

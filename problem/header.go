@@ -13,7 +13,6 @@ const (
 	keyCacheControl  = "Cache-Control"
 	keyReplayNonce   = "Replay-Nonce"
 	keyLink          = "Link"
-	keyVary          = "Vary"
 	keyContentType   = "Content-Type"
 	keyContentLength = "Content-Length"
 	keyNosniff       = "X-Content-Type-Options"
@@ -84,20 +83,6 @@ func (f *fields) addLink(link string) {
 	case !slices.Contains(links, link):
 		f.h[keyLink] = append(slices.Clip(links), link)
 	}
-}
-
-// varyOnAccept adds Accept to Vary unless it is covered already.
-func varyOnAccept(h http.Header) {
-	vary := h[keyVary]
-	for _, line := range vary {
-		for name := range strings.SplitSeq(line, ",") {
-			name = strings.TrimSpace(name)
-			if name == "*" || strings.EqualFold(name, "Accept") {
-				return
-			}
-		}
-	}
-	h[keyVary] = append(slices.Clip(vary), "Accept")
 }
 
 // validNonce reports whether s may stand in Replay-Nonce: base64url characters

@@ -14,7 +14,11 @@ import "net/http"
 // or no Accept at all, is a program and gets json. So does a field that accepts
 // none of the three, is malformed, or is longer than 1 KiB, which is not parsed.
 //
-// The Writer adds Vary: Accept. Negotiate panics if html or json is nil.
+// It adds no Vary: what SetHeaders marks no-store is in no cache that could ask
+// (RFC 9110, section 12.5.5, wants it on what is cacheable), and a ninth field
+// makes the header of a 429 grow, which costs more than the rest of it. A Writer of
+// yours that lets its answer be cached sets its own. Negotiate panics if html or
+// json is nil.
 func Negotiate(html, json, plain Writer) Writer {
 	if html == nil || json == nil {
 		panic("problem: Negotiate needs an html and a json Writer")
@@ -23,7 +27,6 @@ func Negotiate(html, json, plain Writer) Writer {
 		plain = json
 	}
 	return func(w http.ResponseWriter, r *http.Request, rej Rejection) {
-		varyOnAccept(w.Header())
 		switch preferred(r.Header["Accept"]) {
 		case preferHTML:
 			html(w, r, rej)
