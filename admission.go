@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/weir-go/weir/internal/jws"
 	"github.com/weir-go/weir/problem"
 	"github.com/weir-go/weir/store"
 )
@@ -194,7 +195,7 @@ func (l *Limiter) findClaim(t *transit, b *basket) bool {
 			}
 		}
 	case KindACME:
-		if t.r.Method != http.MethodPost || t.r.Body == nil || t.r.Body == http.NoBody {
+		if !jws.Announced(t.r) {
 			return true
 		}
 		if v, ok := l.peek(t.r.Context(), t.p, b); ok && !v.Admitted() {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // A path that one router takes for a dear request and another for a cheap one
@@ -173,6 +175,8 @@ func TestHiddenAccountsCostNoLess(t *testing.T) {
 		{"blanks up to 65 KiB", body + strings.Repeat(" ", 65<<10), false},
 		{"a deep member", `{"x":` + deep + "," + body[1:], false},
 		{"what is no JSON", "}{", false},
+		{"a null for a jwk, which go-jose takes for none", signed(map[string]any{"alg": "ES256", "kid": kid1, "jwk": nil}, "{}"), false},
+		{"a kid in two spellings", signed(map[string]any{"alg": "ES256", "kid": kid1, "Kid": kid1}, "{}"), false},
 		{"a jwk", `{"protected":"` + base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"ES256","jwk":{"kty":"EC"}}`)) + `","payload":"","signature":""}`, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -188,4 +192,29 @@ func TestHiddenAccountsCostNoLess(t *testing.T) {
 			admitted(t, h, acmePost(order, "198.51.100.2", tc.body)) // each address has a bucket for them
 		})
 	}
+}
+
+// Vault looks a kid up by what is behind its last slash, takes any media type,
+// and PUT for POST. None of that gives an account a second budget.
+func TestAnAccountHasOneBudgetWhateverItsURLIs(t *testing.T) {
+	const id = "c8f0ae3e-1b52-4d0f-8d55-9c0c1b5a6f11"
+	s := newLedger()
+	cfg := acmeConfig(5)
+	cfg.DefaultClass, cfg.Endpoints[0].Pattern = "", order
+	h := newLimiter(t, cfg, WithStore(s)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		SetAccount(r.Context(), id) // as Vault knows it
+		served(w, r)
+	}))
+	for i, kid := range []string{"https://vault/v1/pki/acme/account/" + id, "https://vault/v1/other/" + id, "x/" + id, id, "?/" + id} {
+		r := acmePost(order, addr1, kidBody(kid))
+		switch i {
+		case 1:
+			r.Method = "PUT"
+		case 2:
+			r.Header.Set("Content-Type", "application/json")
+		}
+		admitted(t, h, r)
+	}
+	refused(t, h, acmePost(order, addr1, kidBody("https://vault/6/"+id)))
+	assert.NotContains(t, s.calls, "refund")
 }

@@ -52,9 +52,6 @@ func (b *bodies) leave(who store.Key) {
 // its body unread. Who has no address of its own is not bounded: there may be a
 // whole site behind a unix socket.
 func (l *Limiter) readClaim(t *transit) (claim jws.Claim, ok bool) {
-	if !jws.Announced(t.r) {
-		return claim, true
-	}
 	if t.who.addr.IsValid() && !t.exempt {
 		if !l.bodies.enter(t.who.key) {
 			l.unfinished(t)

@@ -205,7 +205,8 @@ func TestWhoseBodiesAreNotCounted(t *testing.T) {
 		counted    int
 	}{
 		{"an ACME request", addr1, func(*Config, *http.Request) {}, 1},
-		{"one of another media type", addr1, func(_ *Config, r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, 0},
+		{"one of another media type", addr1, func(_ *Config, r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, 1},
+		{"one of another method", addr1, func(_ *Config, r *http.Request) { r.Method = "PATCH" }, 0},
 		{"one from a unix socket", "@", func(*Config, *http.Request) {}, 0},
 		{"one that is exempt, though accounts are denied", addr1, func(c *Config, _ *http.Request) {
 			c.Exempt.Networks, c.Deny.Accounts = []string{addr1}, []string{"/acme/acct/9"}

@@ -38,8 +38,9 @@
 // guard is set in the slice, by [Endpoint].Guard.
 //
 // Accounts in Overrides, Exempt and Deny are written as requests name them. For
-// ACME that is the path of the account's URL, "/acme/acct/7" (the whole URL means
-// the same), for EST the HTTP Basic user in the case in which it is sent, and for
+// ACME that is the path of the account's URL, "/acme/acct/7", or its last segment
+// alone if that is a UUID or 32 letters and digits (the whole URL means the
+// same), for EST the HTTP Basic user in the case in which it is sent, and for
 // [WithAccount] and [SetAccount] what they say.
 //
 // # Client address
@@ -78,14 +79,13 @@
 //
 // The account of an ACME request is the kid of its JWS; that of an EST request
 // its HTTP Basic user, in any of the spellings that are one [Credential];
-// [WithAccount] and [SetAccount] say it for any other. The
-// kid is read from a POST of type application/jose+json only (RFC 8555, section
-// 6.2), in at most 64 KiB. What is longer, or cannot be read, has no account and
-// pays a bucket of that tier which its address has for all such requests. What
-// has another type is not looked at: the CA must refuse it, as the RFC wants, or
-// it is a way around the account tier. A claim can be false: [Disown] gives the
-// token back to the account that was only named, and an endpoint with Disown
-// does it by itself where the answer does not show that the account was proved.
+// [WithAccount] and [SetAccount] say it for any other. The kid is read from a
+// POST or PUT of any media type, since not every server asks for that of RFC
+// 8555, in at most 64 KiB. What is longer, or cannot be read alike by all
+// servers, has no account and pays a bucket of that tier which its address has
+// for all such requests. A claim can be false: [Disown] gives the token back to
+// the account that was only named, and an endpoint with Disown does it by itself
+// where the answer does not show that the account was proved.
 //
 // An order that says which certificate it replaces (RFC 9773) can be exempted
 // from its account's tier by [WithRenewal], under a ceiling of its own.

@@ -80,7 +80,8 @@ func TestAccountOfAnACMERequestIsItsKid(t *testing.T) {
 		{"an empty body is nobody", acmePost(order, addr1, ""), ""},
 		{"64 KiB are read", acmePost(order, addr1, pad(signed(kid, "{}"), 64<<10)), "/acme/acct/1"},
 		{"a byte more is nobody", acmePost(order, addr1, pad(signed(kid, "{}"), 64<<10+1)), ""},
-		{"another content type is nobody, for the server answers 415", withHeader(request("POST", order, addr1, signed(kid, "{}")), "Content-Type", "application/json"), ""},
+		{"another content type is no excuse, for Vault takes it", withHeader(request("POST", order, addr1, signed(kid, "{}")), "Content-Type", "application/json"), "/acme/acct/1"},
+		{"a kid in two spellings, which servers read differently, is nobody", acmePost(order, addr1, signed(with(kid, "KID", "https://ca.example/acme/acct/2"), "{}")), ""},
 		{"another method has no account", withHeader(request("PUT", order, addr1, signed(kid, "{}")), "Content-Type", "application/jose+json"), ""},
 		{"a kid where the class is not ACME is nobody", acmePost("/est", addr1, signed(kid, "{}")), ""},
 	} {

@@ -17,36 +17,32 @@ func account(r *http.Request, limit int64) (kid string, ok bool) {
 	return c.Account, c.Account != ""
 }
 
+// mediaType is that of every ACME request with a body (RFC 8555 §6.2).
+const mediaType = "application/jose+json"
+
 func TestAccount(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		method string
-		types  []string
-		want   bool // and the body is read
+		name      string
+		method    string
+		mediaType string
+		want      bool // and the body is read
 	}{
-		{"a POST of the media type", "POST", []string{"application/jose+json"}, true},
-		{"the media type in capitals", "POST", []string{"Application/JOSE+JSON"}, true},
-		{"the media type with a charset", "POST", []string{"application/jose+json; charset=utf-8"}, true},
-		{"the media type with a semicolon", "POST", []string{"application/jose+json;"}, true},
-		{"plain JSON", "POST", []string{"application/json"}, false},
-		{"a compact JWS", "POST", []string{"application/jose"}, false},
-		{"a longer media type", "POST", []string{"application/jose+json2"}, false},
-		{"an empty media type", "POST", []string{""}, false},
-		{"no media type", "POST", nil, false},
-		{"two media types in one field", "POST", []string{"application/jose+json, application/jose+json"}, false},
-		{"two media type fields", "POST", []string{"application/jose+json", "application/jose+json"}, true},
-		{"another media type field before it", "POST", []string{"x/y", "application/jose+json"}, true},
-		{"GET", "GET", []string{"application/jose+json"}, false},
-		{"HEAD", "HEAD", []string{"application/jose+json"}, false},
-		{"PUT", "PUT", []string{"application/jose+json"}, false},
-		{"post in small letters", "post", []string{"application/jose+json"}, false},
-		{"no method", "", []string{"application/jose+json"}, false},
+		{"a POST of the media type", "POST", mediaType, true},
+		{"plain JSON, which Vault takes", "POST", "application/json", true},
+		{"a form", "POST", "application/x-www-form-urlencoded", true},
+		{"an empty media type", "POST", "", true},
+		{"PUT, which Vault takes for POST", "PUT", mediaType, true},
+		{"GET", "GET", mediaType, false},
+		{"HEAD", "HEAD", mediaType, false},
+		{"PATCH", "PATCH", mediaType, false},
+		{"post in small letters", "post", mediaType, false},
+		{"no method", "", mediaType, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			text := byKID(quoted(own))
 			body := strings.NewReader(text)
 			r := posting(body)
-			r.Method, r.Header["Content-Type"] = tt.method, tt.types
+			r.Method, r.Header["Content-Type"] = tt.method, []string{tt.mediaType}
 
 			kid, ok := account(r, 1<<16)
 			assert.Equal(t, tt.want, ok)
@@ -59,6 +55,39 @@ func TestAccount(t *testing.T) {
 			whole, err := io.ReadAll(r.Body)
 			assert.NoError(t, err)
 			assert.Equal(t, text, string(whole))
+		})
+	}
+}
+
+// What names no account hides none only if it is plainly signed by a new key:
+// to go-jose a "jwk" that is null is none, and encoding/json takes "KID" for "kid".
+func TestHidden(t *testing.T) {
+	protected := func(members string) string { return `"protected":"` + encode(header(members)) + `"` }
+	for _, tt := range []struct {
+		name string
+		body string
+		want bool
+	}{
+		{"a new key", signed(header(anyJWK)), false},
+		{"a new key, and other members", `{"x":1,` + protected(`"a":{"kid":1},`+anyJWK) + `,"payload":"e30"}`, false},
+		{"an account", byKID(quoted(own)), false},
+		{"a null for a key, beside a kid", signed(header(`"kid":` + quoted(own) + `,"jwk":null`)), true},
+		{"a key beside a kid", signed(header(`"kid":` + quoted(own) + `,` + anyJWK)), true},
+		{"a key beside a KID", signed(header(`"KID":` + quoted(own) + `,` + anyJWK)), true},
+		{"a key beside a kid in escapes", signed(header(`"\u006bid":` + quoted(own) + `,` + anyJWK)), true},
+		{"a key, then a null", signed(header(anyJWK + `,"jwk":null`)), true},
+		{"a key, then a null in capitals", signed(header(anyJWK + `,"JWK":null`)), true},
+		{"a null for a key", signed(header(`"jwk":null`)), true},
+		{"a text for a key", signed(header(`"jwk":"x"`)), true},
+		{"only a JWK", signed(header(`"JWK":{}`)), true},
+		{"an unprotected header", `{` + protected(anyJWK) + `,"header":{"kid":` + quoted(own) + `}}`, true},
+		{"a second protected header in capitals", `{` + protected(anyJWK) + `,"PROTECTED":"` + encode(header(`"kid":`+quoted(own))) + `"}`, true},
+		{"signatures", `{` + protected(anyJWK) + `,"signatures":[]}`, true},
+		{"a form", "protected=x&payload=y", true},
+		{"nothing", "", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			assert.Equal(t, tt.want, Read(posting(strings.NewReader(tt.body)), 1<<16, false).Hidden)
 		})
 	}
 }

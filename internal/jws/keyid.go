@@ -11,18 +11,21 @@ import (
 // It is safe for concurrent use, keeps nothing of body, and does work linear in
 // its length whatever it holds.
 //
-// Names are compared as the servers compare them: byte for byte after JSON
-// escapes are resolved, so "\u0070rotected" is the protected header and
-// "Protected" is a stranger. This is why encoding/json's Unmarshal does not
-// read the members: it takes "KID" for "kid", and the last of several wins.
+// Names are compared byte for byte after JSON escapes are resolved, so
+// "\u0070rotected" is the protected header. Decoders that fold letter case, as
+// encoding/json does, take "KID" for "kid" and the last of several wins: Vault
+// reads its headers so. What has one of the names in two spellings names two
+// accounts, and a stranger could have a victim pay for what the server takes
+// for the stranger's own.
 //
 // ok is false, and kid empty, for anything but one unambiguous claim:
 //   - body is not exactly one JSON object: a compact JWS, a byte order mark, a
 //     second value, nesting beyond 64 levels;
-//   - it has "signatures" (a general JWS), or not exactly one "protected";
+//   - it has "signatures" (a general JWS), or not exactly one "protected", in
+//     any letter case;
 //   - the header is not base64 of exactly one JSON object;
-//   - the header has any "jwk", or not exactly one "kid" that is a non-empty
-//     string;
+//   - the header has any "jwk", or not exactly one "kid", in any letter case,
+//     that is a non-empty string;
 //   - the kid holds U+FFFD. Decoders put that in the place of invalid UTF-8 and
 //     of half a surrogate pair, which would make one account of many names.
 //
@@ -60,11 +63,11 @@ func protectedHeader(body []byte) (protected []byte, ok bool) {
 	o := openObject(body)
 	for o.next() {
 		switch {
-		case o.is("signatures"):
+		case o.folds("signatures"):
 			return nil, false
-		case o.is("protected"):
+		case o.folds("protected"):
 			text, isString := o.stringValue()
-			if ok || !isString {
+			if ok || !isString || !o.is("protected") {
 				return nil, false
 			}
 			protected, ok = text, true
@@ -79,11 +82,11 @@ func keyIDMember(header []byte) (kid []byte, ok bool) {
 	o := openObject(header)
 	for o.next() {
 		switch {
-		case o.is("jwk"):
+		case o.folds("jwk"):
 			return nil, false
-		case o.is("kid"):
+		case o.folds("kid"):
 			text, isString := o.stringValue()
-			if ok || !isString {
+			if ok || !isString || !o.is("kid") {
 				return nil, false
 			}
 			kid, ok = text, true
@@ -97,11 +100,20 @@ func keyIDMember(header []byte) (kid []byte, ok bool) {
 // strings. Anything that does not begin with "scheme://" is returned whole, but
 // for what follows.
 //
+// Some servers look only at what is behind the last slash of a kid: Vault
+// whatever is before it, step-ca (path.Base, slashes at the end too) for accounts
+// older than its check of their whole URL. /a/ID, /b/ID and ID are one account
+// to them, and would be as many here as somebody cares to write. So an ID that
+// is the only one of its kind wherever it stands, 128 random bits or more, is
+// the whole name: a UUID (Vault), or 32 letters and digits, some of either
+// (step-ca).
+//
 // A path that ends in a number loses the zeros and the plus sign before it.
 // Some servers compare what is before that number, and the number by its value
-// (strconv.ParseInt): /acme/acct/17, 017 and +17 are one account to them, and
-// would be as many here as somebody cares to write. No server gives two
-// accounts such names.
+// (strconv.ParseInt): /acme/acct/17, 017 and +17 are one account to them. No
+// server gives two accounts such names: ids that are numbers are counted up and
+// written without zeros, and random ones that may happen to be all digits have
+// one length, so that they stay apart without their zeros.
 //
 // Servers that build their own prefix from the Host header (RFC 9110 §7.2)
 // accept one account under as many authorities as a caller cares to send; with
@@ -111,20 +123,59 @@ func keyIDMember(header []byte) (kid []byte, ok bool) {
 // net/url is not asked: it refuses some texts (a stray '%', a space) that would
 // then be returned with their authority.
 func AccountPath(kid string) string {
-	scheme, rest, found := strings.Cut(kid, "://")
-	if !found || !isScheme(scheme) {
-		if strings.HasPrefix(kid, "/") {
-			return plainNumber(kid)
+	if id := lastSegment(kid); isUnique(id) {
+		return id
+	}
+	path := kid
+	if scheme, rest, found := strings.Cut(kid, "://"); found && isScheme(scheme) {
+		if end := strings.IndexAny(rest, "?#"); end >= 0 {
+			rest = rest[:end]
 		}
+		path = "/"
+		if start := strings.IndexByte(rest, '/'); start >= 0 {
+			path = rest[start:]
+		}
+	} else if !strings.HasPrefix(kid, "/") {
 		return kid
 	}
-	if end := strings.IndexAny(rest, "?#"); end >= 0 {
-		rest = rest[:end]
+	if id := lastSegment(path); isUnique(id) {
+		return id
 	}
-	if start := strings.IndexByte(rest, '/'); start >= 0 {
-		return plainNumber(rest[start:])
+	return plainNumber(path)
+}
+
+// lastSegment returns what is behind the last slash, slashes at the end apart.
+func lastSegment(path string) string {
+	path = strings.TrimRight(path, "/")
+	return path[strings.LastIndexByte(path, '/')+1:]
+}
+
+// isUnique reports whether an id has the form of one that no two accounts have,
+// wherever they are: a UUID, or 32 letters and digits, some of either.
+func isUnique(id string) bool {
+	letters, digits := false, false
+	switch len(id) {
+	case 32:
+	case 36:
+		if id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
+			return false
+		}
+		digits = true // one may have none
+	default:
+		return false
 	}
-	return "/"
+	for i := range len(id) {
+		switch c := id[i]; {
+		case '0' <= c && c <= '9':
+			digits = true
+		case len(id) == 36 && (i == 8 || i == 13 || i == 18 || i == 23):
+		case 'a' <= c|0x20 && c|0x20 <= 'f', 'a' <= c|0x20 && c|0x20 <= 'z' && len(id) == 32:
+			letters = true
+		default:
+			return false
+		}
+	}
+	return digits && (letters || len(id) == 36)
 }
 
 // plainNumber writes the number that a path may end in without sign and zeros.

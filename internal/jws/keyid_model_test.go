@@ -16,7 +16,7 @@ import (
 // encoding/base64 and the expression of RFC 3986 appendix B.
 func modelKeyID(body []byte) (kid string, ok bool) {
 	outer, ok := modelMembers(body)
-	if !ok || len(outer["signatures"]) > 0 || len(outer["protected"]) != 1 {
+	if !ok || len(modelFolded(outer, "signatures")) > 0 || len(modelFolded(outer, "protected")) != 1 || len(outer["protected"]) != 1 {
 		return "", false
 	}
 	protected, ok := outer["protected"][0].(string)
@@ -29,17 +29,39 @@ func modelKeyID(body []byte) (kid string, ok bool) {
 		return "", false
 	}
 	inner, ok := modelMembers(header)
-	if !ok || len(inner["jwk"]) > 0 || len(inner["kid"]) != 1 {
+	if !ok || len(modelFolded(inner, "jwk")) > 0 || len(modelFolded(inner, "kid")) != 1 || len(inner["kid"]) != 1 {
 		return "", false
 	}
 	kid, ok = inner["kid"][0].(string)
 	if !ok || kid == "" || strings.ContainsRune(kid, utf8.RuneError) {
 		return "", false
 	}
+	if id := uniqueAtEnd.FindStringSubmatch(kid); id != nil && modelUnique(id[1]) {
+		return id[1], true
+	}
 	if url := absoluteURL.FindStringSubmatch(kid); url != nil {
 		kid = "/" + strings.TrimPrefix(url[1], "/")
+		if id := uniqueAtEnd.FindStringSubmatch(kid); id != nil && modelUnique(id[1]) {
+			return id[1], true
+		}
 	}
 	return numberAtEnd.ReplaceAllString(kid, "$1$2"), true
+}
+
+// modelFolded lists the values of a name in any letter case.
+func modelFolded(members map[string][]json.Token, word string) (values []json.Token) {
+	for name, list := range members {
+		if strings.EqualFold(name, word) {
+			values = append(values, list...)
+		}
+	}
+	return values
+}
+
+var uniqueAtEnd = regexp.MustCompile(`(?s)^(?:.*/)?([A-Za-z0-9]{32}|[[:xdigit:]]{8}(?:-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12})/*$`)
+
+func modelUnique(id string) bool {
+	return len(id) == 36 || strings.ContainsAny(id, "0123456789") && strings.Trim(id, "0123456789") != ""
 }
 
 var numberAtEnd = regexp.MustCompile(`(?s)^(/(?:.*/)?)\+?0*([0-9]+)$`)
@@ -133,7 +155,7 @@ func FuzzKeyID(f *testing.F) {
 func TestKeyIDAgreesWithItsModel(t *testing.T) {
 	names := []string{"protected", "kid", "jwk", "signatures", "Protected", "KID", "payload", "", `\u006bid`, `\u0070rotected`, `kid\\`, `\"kid`, "kid\xff"}
 	values := []string{`"x"`, `""`, quoted(own), quoted(victim), `1`, `-0.1E+9`, `null`, `[]`, `[[{"kid":"x"},"]\\"],1]`, `{}`, `{"kid":{"jwk":"}"}}`,
-		`"\ud83d\ude00"`, `"\ud83d"`, `"\ud83dx"`, `"\ud83d\u0041"`, `"\ud83d\ud83d\ude00"`, `"\ude00\ud83d"`, `"` + "\xff" + `"`, `"a://b"`, `"a+1://?x/y#z"`, `"1://b/c"`, `"/a/007"`, `"a://b/+00"`, `"\n:\/\/\\"`}
+		`"\ud83d\ude00"`, `"\ud83d"`, `"\ud83dx"`, `"\ud83d\u0041"`, `"\ud83d\ud83d\ude00"`, `"\ude00\ud83d"`, `"` + "\xff" + `"`, `"a://b"`, `"a+1://?x/y#z"`, `"1://b/c"`, `"/a/007"`, `"a://b/+00"`, quoted("a://b/c?/" + someUUID), quoted("/x/" + someAlnum + "/"), quoted(someAlnum + "?#"), quoted("a://b/" + someAlnum + "#/"), `"\n:\/\/\\"`}
 	spaces := []string{"", "", "", " ", "\n\t", "\r\n "}
 	const spoilers = "\"\\{}[],:=\xff0a"
 

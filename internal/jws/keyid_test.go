@@ -50,6 +50,12 @@ func escaped(text string) string {
 // nested returns empty arrays inside each other.
 func nested(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
 
+// IDs as Vault and step-ca make them.
+const (
+	someUUID  = "c8f0ae3e-1b52-4d0f-8d55-9c0c1b5a6f11"
+	someAlnum = "Jr2bWUe0zJ5mZs8oQ7yNq3tHc1vKx9Ad"
+)
+
 const anyJWK = `"jwk":{"kty":"EC","crv":"P-256","x":"eA","y":"eQ"}`
 
 // claims holds one row for each form of a JWS that servers were seen to tell
@@ -68,6 +74,19 @@ var claims = []struct {
 	{"a sign alone is no number", byKID(`"https://ca.example/acme/acct/+"`), "/acme/acct/+"},
 	{"a name that begins with zeros is no number", byKID(`"https://ca.example/acme/acct/007a"`), "/acme/acct/007a"},
 	{"a number in the middle stays as it is", byKID(`"https://ca.example/acme/007/x"`), "/acme/007/x"},
+	{"a UUID is the account whatever is before it", byKID(quoted("https://vault.example/v1/pki/acme/account/" + someUUID)), someUUID},
+	{"below another path", byKID(quoted("https://vault.example/v1/pki/x/" + someUUID)), someUUID},
+	{"behind a query", byKID(quoted("https://vault.example/x?y/" + someUUID)), someUUID},
+	{"before a query", byKID(quoted("https://vault.example/x/" + someUUID + "?y/z")), someUUID},
+	{"behind no URL", byKID(quoted("a b/" + someUUID)), someUUID},
+	{"alone", byKID(quoted(someUUID)), someUUID},
+	{"32 letters and digits are it too", byKID(quoted("https://ca.example/acme/prov/account/x/" + someAlnum)), someAlnum},
+	{"with slashes at the end", byKID(quoted("https://ca.example/acme/prov/account/" + someAlnum + "//")), someAlnum},
+	{"32 digits may be a number", byKID(quoted("https://ca.example/a/" + strings.Repeat("1", 32))), "/a/" + strings.Repeat("1", 32)},
+	{"32 letters may be a word", byKID(quoted("https://ca.example/a/" + strings.Repeat("x", 32))), "/a/" + strings.Repeat("x", 32)},
+	{"33 are no id that is known", byKID(quoted("https://ca.example/a/" + someAlnum + "1")), "/a/" + someAlnum + "1"},
+	{"no UUID", byKID(quoted("https://ca.example/a/" + strings.Replace(someUUID, "-", "0", 1))), "/a/" + strings.Replace(someUUID, "-", "0", 1)},
+	{"a UUID has no other letters", byKID(quoted("https://ca.example/a/g" + someUUID[1:])), "/a/g" + someUUID[1:]},
 	{"a kid is reduced to its path", byKID(quoted(own)), ownPath},
 	{"white space between all tokens", " \t\r\n{ \"protected\" : " + quoted(encode("\n{ \"kid\" : "+quoted(own)+" }\t")) + " , \"payload\" : \"\" , \"signature\" : \"c2ln\" }\n ", ownPath},
 	{"protected is the last member", `{"payload":"e30","signature":"c2ln","protected":"` + encode(header(`"kid":`+quoted(own))) + `"}`, ownPath},
@@ -92,8 +111,8 @@ var claims = []struct {
 	{"two protected members", `{"protected":"` + encode(header(`"kid":`+quoted(own))) + `","protected":"` + encode(header(`"kid":`+quoted(victim))) + `"}`, ""},
 	{"two protected members alike", `{"protected":"` + encode(header(`"kid":`+quoted(own))) + `","protected":"` + encode(header(`"kid":`+quoted(own))) + `"}`, ""},
 	{"two protected members of which one is escaped", `{"protected":"` + encode(header(`"kid":`+quoted(own))) + `","prot\u0065cted":"` + encode(header(`"kid":`+quoted(victim))) + `"}`, ""},
-	{"Protected names the victim behind protected", `{"protected":"` + encode(header(`"kid":`+quoted(own))) + `","Protected":"` + encode(header(`"kid":`+quoted(victim))) + `"}`, ownPath},
-	{"Protected names the victim before protected", `{"Protected":"` + encode(header(`"kid":`+quoted(victim))) + `","protected":"` + encode(header(`"kid":`+quoted(own))) + `"}`, ownPath},
+	{"Protected names the victim behind protected", `{"protected":"` + encode(header(`"kid":`+quoted(own))) + `","Protected":"` + encode(header(`"kid":`+quoted(victim))) + `"}`, ""},
+	{"Protected names the victim before protected", `{"Protected":"` + encode(header(`"kid":`+quoted(victim))) + `","protected":"` + encode(header(`"kid":`+quoted(own))) + `"}`, ""},
 	{"only PROTECTED", `{"PROTECTED":"` + encode(header(`"kid":`+quoted(own))) + `"}`, ""},
 	{"one escape in the name protected", `{"\u0070rotected":"` + encode(header(`"kid":`+quoted(own))) + `"}`, ownPath},
 	{"every letter of the name protected escaped", `{"` + escaped("protected") + `":"` + encode(header(`"kid":`+quoted(own))) + `"}`, ownPath},
@@ -102,8 +121,9 @@ var claims = []struct {
 	{"the Kelvin sign is no k", signed(header(`"\u212aid":` + quoted(own))), ""},
 	{"two kid members", signed(header(`"kid":` + quoted(own) + `,"kid":` + quoted(victim))), ""},
 	{"two kid members of which one is escaped", signed(header(`"kid":` + quoted(own) + `,"\u006bid":` + quoted(victim))), ""},
-	{"KID names the victim behind kid", signed(header(`"kid":` + quoted(own) + `,"KID":` + quoted(victim))), ownPath},
-	{"KID names the victim before kid", signed(header(`"KID":` + quoted(victim) + `,"kid":` + quoted(own))), ownPath},
+	{"KID names the victim behind kid", signed(header(`"kid":` + quoted(own) + `,"KID":` + quoted(victim))), ""},
+	{"KID names the victim before kid", signed(header(`"KID":` + quoted(victim) + `,"kid":` + quoted(own))), ""},
+	{"kid names the victim, and the Kelvin sign makes another", signed(header(`"kid":` + quoted(victim) + `,"\u212aid":` + quoted(own))), ""},
 	{"only KID", signed(header(`"KID":` + quoted(own))), ""},
 	{"an escape in the name kid", signed(header(`"\u006bid":` + quoted(own))), ownPath},
 	{"a backslash at the end of a name", `{"protected\\":"x","protected":"` + encode(header(`"kid":`+quoted(own))) + `"}`, ownPath},
@@ -115,7 +135,7 @@ var claims = []struct {
 	{"jwk and kid", signed(header(anyJWK + `,"kid":` + quoted(own))), ""},
 	{"two jwk members", signed(header(anyJWK + `,` + anyJWK)), ""},
 	{"kid and a jwk that is null", signed(header(`"kid":` + quoted(own) + `,"jwk":null`)), ""},
-	{"kid and JWK", signed(header(`"kid":` + quoted(own) + `,"JWK":{}`)), ownPath},
+	{"kid and JWK", signed(header(`"kid":` + quoted(own) + `,"JWK":{}`)), ""},
 	{"neither", signed(header(`"x":1`)), ""},
 	{"an empty header", signed(`{}`), ""},
 	{"a kid one level down", signed(header(`"x":{"kid":` + quoted(own) + `}`)), ""},
