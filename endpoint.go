@@ -56,7 +56,7 @@ type Endpoint struct {
 	// Empty: the class is used through [Limiter.Protect] only.
 	Pattern string `json:"pattern" yaml:"pattern" toml:"pattern"`
 	Class   Class  `json:"class" yaml:"class" toml:"class"`
-	// Query narrows Pattern to the GET and HEAD requests whose query has this
+	// Query narrows Pattern to the GET and HEAD requests without a body whose query has this
 	// parameter with this value, such as "operation=GetCACaps". Another endpoint
 	// must have the same pattern without a query: its class is that of all other
 	// requests, and of those that servers could read in two ways, with the

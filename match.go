@@ -29,44 +29,81 @@ type endpoints struct {
 
 // of returns the request's class, or nil if it has none.
 //
-// A path can be read in two ways. ServeMux takes /acme%2Fnew-order for one
-// segment; routers that match URL.Path do not. Which one stands behind is not
-// known here, so both readings are looked at, and the class that either finds
-// holds. Where they find two, the sender could choose how it is limited:
-// /ocsp/..%2Facme%2Fdirectory is an OCSP request to the one and a directory to
-// the other. Such a path, and any with a segment . or .., which clients resolve
+// A path can be read in several ways. ServeMux takes /acme%2Fnew-order for one
+// segment; routers that match URL.Path do not. Servlet containers drop what is
+// behind a semicolon in each segment (RFC 3986, section 3.3), IIS takes a
+// backslash for a slash. Which one stands behind is not known here, so all
+// readings are looked at, and the class that one of them finds holds. Where they
+// find two, the sender could choose how it is limited: /ocsp/..%2Facme%2Fdirectory
+// is an OCSP request to the one and a directory to the other. Such a path, and
+// any with a segment . or .. in one of the readings, which clients resolve
 // before they send (RFC 3986, section 5.2.4) and servers resolve differently,
 // has the class ambiguous, and is refused. A host that is spelled in another
-// way (RFC 9110, section 4.2.3) is looked at as it is meant, too.
+// way (RFC 9110, section 4.2.3) is looked at as it is meant, too. What has no
+// class has that of the path without a slash at its end, if there is one: many
+// routers see no difference.
 func (e *endpoints) of(r *http.Request) *classPolicy {
 	if e.mux == nil {
 		return e.fallback
 	}
-	if e.plain && r.URL.RawPath == "" && r.Method != http.MethodConnect {
+	foreign := strings.IndexByte(r.URL.Path, ';') >= 0 || strings.IndexByte(r.URL.Path, '\\') >= 0
+	if e.plain && r.URL.RawPath == "" && r.Method != http.MethodConnect && !foreign {
 		if rt := e.shortcut(r.Method, r.URL.Path); rt != nil {
 			return rt.of(r)
 		}
 	}
-	if hasDots(r.URL.Path) {
+	bare, early := r.URL.Path, r.URL.Path // what is left when parameters go after, or before, escapes are decoded
+	if foreign {
+		bare = withoutParameters(bare)
+		if early = bare; r.URL.RawPath != "" {
+			if path, err := url.PathUnescape(withoutParameters(r.URL.RawPath)); err == nil {
+				early = path
+			}
+		}
+	}
+	if hasDots(r.URL.Path) || foreign && (hasDots(bare) || hasDots(early)) {
 		return ambiguous
 	}
 	c := e.match(r)
-	if host := plainHost(r.Host); host != r.Host || r.URL.RawPath != "" {
-		meant := &http.Request{Method: r.Method, Host: host, URL: &url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}}
+	if host := plainHost(r.Host); host != r.Host || r.URL.RawPath != "" || foreign {
+		meant := &http.Request{Method: r.Method, Host: host, ContentLength: r.ContentLength, URL: &url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}}
 		if m := e.match(meant); m != nil {
 			c = m
 		}
-		meant.URL.RawPath = ""
-		if m := e.match(meant); m != nil && c != nil && m != c {
-			return ambiguous
-		} else if m != nil {
-			c = m
+		for _, path := range [...]string{r.URL.Path, bare, early} {
+			meant.URL.Path, meant.URL.RawPath = path, ""
+			if m := e.match(meant); m != nil && c != nil && m != c {
+				return ambiguous
+			} else if m != nil {
+				c = m
+			}
 		}
+	}
+	if trimmed := strings.TrimRight(early, "/"); c == nil && trimmed != early && trimmed != "" {
+		c = e.match(&http.Request{Method: r.Method, Host: plainHost(r.Host), ContentLength: r.ContentLength, URL: &url.URL{Path: trimmed, RawQuery: r.URL.RawQuery}})
 	}
 	if c != nil {
 		return c
 	}
 	return e.fallback
+}
+
+// withoutParameters is a path as servlet containers and IIS read it.
+func withoutParameters(path string) string {
+	var b strings.Builder
+	inside := false
+	for i := range len(path) {
+		switch c := path[i]; {
+		case c == '/' || c == '\\':
+			inside = false
+			b.WriteByte('/')
+		case inside || c == ';':
+			inside = true
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 // ambiguous is the class of a request whose path means different things to

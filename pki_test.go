@@ -2,6 +2,7 @@ package weir
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -97,6 +98,26 @@ func TestPKIEndpointsGiveEachRequestItsClass(t *testing.T) {
 		{"an escaped slash", "POST", "/acme%2Fnew-order", ClassACMENewOrder},
 		{"an escaped letter", "POST", "/acme/new%2Dorder", ClassACMENewOrder},
 		{"steps back beyond the root", "POST", "/../../acme/new-order", classOther},
+
+		// Tomcat, Jetty and Undertow drop path parameters, IIS turns backslashes,
+		// chi's StripSlashes and many a framework ignore a slash at the end.
+		{"a path parameter", "POST", "/acme/new-order;jsessionid=1", ClassACMENewOrder},
+		{"one in the middle", "POST", "/acme;a=b/new-order", ClassACMENewOrder},
+		{"an escaped one", "POST", "/acme/new-order%3Bjsessionid=1", ClassACMENewOrder},
+		{"one that is a segment", "POST", "/acme/;x/new-order", ClassACMENewOrder},
+		{"one that holds a slash escaped", "POST", "/acme/new-order;x=%2Fy", ClassACMENewOrder},
+		{"one that holds a slash escaped, behind a generous class", "POST", "/acme/order/1;x=%2F..%2F..%2Fnew-order", classOther},
+		{"a step back with a parameter", "POST", "/ocsp/..;/acme/new-order", classOther},
+		{"a step back with a parameter, escaped", "POST", "/ocsp/..%3Bx%2Facme/new-order", classOther},
+		{"a step back out of a generous class", "POST", "/acme/order/..;x=y/new-order", classOther},
+		{"a parameter that is all of a segment and a dot", "POST", "/acme/order/.;/x", classOther},
+		{"OCSP with a parameter", "GET", "/ocsp/MFIw;x", ClassOCSP},
+		{"a backslash", "POST", "/acme\\new-order", ClassACMENewOrder},
+		{"a step back by backslashes", "POST", "/ocsp/..\\acme\\new-order", classOther},
+		{"a slash at the end", "POST", "/acme/new-order/", ClassACMENewOrder},
+		{"slashes at the end", "POST", "/acme/new-order//", ClassACMENewOrder},
+		{"EST with a slash at the end", "POST", "/.well-known/est/simpleenroll/", ClassESTEnroll},
+		{"SCEP with a path parameter that is named like its own", "GET", "/scep;operation=PKIOperation?operation=GetCACaps", ClassSCEPCA},
 
 		{"the root", "GET", "/", ""},
 		{"another path", "GET", "/healthz", ""},
@@ -295,6 +316,24 @@ func TestLayoutsCanBeJoined(t *testing.T) {
 			assert.Equal(t, ReasonConflict, fault.Reason, "%q: %v", joined, fault)
 		}
 		assert.Error(t, err, "%q", joined)
+	}
+}
+
+// To EJBCA a path without an alias may look like one with an alias, so that some
+// of its patterns have wildcards only. None of them takes an operation in.
+func TestNoSpellingOfEJBCAsOperationsIsGenerous(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Endpoints = PKIEndpoints(LayoutEJBCA)
+	l := newLimiter(t, cfg)
+	for _, operation := range []string{"newOrder", "newAccount", "newAuthz", "revokeCert", "keyChange"} {
+		for _, form := range []string{
+			"/ejbca/acme/%s;jsessionid=1", "/ejbca/acme/alias/%s;jsessionid=1", "/ejbca/acme/alias;x/%s", "/ejbca/acme/alias/;/%s", "/ejbca/acme/alias/%s/",
+			"/ejbca/acme/alias/x/..;/%s", "/ejbca/acme/alias%%2F%s", "/ejbca/acme//alias/%s", "/ejbca;x/acme/%s", "/ejbca/acme/alias/%s;%%2F",
+			"/ejbca/acme/alias/%s%%3Bx", "/ejbca/acme/alias\\%s", "/ejbca/acme/%%61lias/%s", "/ejbca/acme/%s?x=/acct/1", "/ejbca/acme/alias/acct/..%%2f%s",
+		} {
+			class := classFound(l, "POST", fmt.Sprintf(form, operation))
+			assert.Contains(t, []Class{ClassACMENewOrder, ClassACMENewAccount, ClassACMERevoke, ClassACMEKeyChange, classOther}, class, form, operation)
+		}
 	}
 }
 

@@ -25,10 +25,11 @@ type narrowing struct {
 func (*route) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
 // of returns the class of a request that the pattern matches. Only GET and HEAD
-// are narrowed: in a POST some servers read their parameters from the body, and
-// which of the two goes first is theirs to choose.
+// without a body are narrowed: some servers read their parameters from the body
+// of a POST, some (Rack, Undertow) from that of any request, and which of the two
+// goes first is theirs to choose.
 func (rt *route) of(r *http.Request) *classPolicy {
-	if rt.param == "" || r.Method != http.MethodGet && r.Method != http.MethodHead {
+	if rt.param == "" || r.Method != http.MethodGet && r.Method != http.MethodHead || r.ContentLength != 0 {
 		return rt.class
 	}
 	if value, ok := onlyValue(r.URL.RawQuery, rt.param); ok {

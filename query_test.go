@@ -88,6 +88,21 @@ func TestNarrowingByAQuery(t *testing.T) {
 	}
 }
 
+// Rack and Undertow read the parameters in the body of any request that says it
+// is a form, and the former has them go before those of the query.
+func TestABodyIsNotNarrowedByTheQuery(t *testing.T) {
+	l := newLimiter(t, pkiConfig())
+	for _, method := range []string{"GET", "HEAD"} {
+		for length, want := range map[int64]Class{0: ClassSCEPCA, 22: ClassSCEP, -1: ClassSCEP} {
+			for _, path := range []string{"/scep", "//scep", "/%73cep", "/scep;x", "/scep/"} {
+				r := httptest.NewRequest(method, "http://ca.example"+path+"?operation=GetCACaps", nil)
+				r.ContentLength = length
+				assert.Equal(t, want, l.policy.Load().endpoints.of(r).name, "%s %s, a body of %d bytes", method, path, length)
+			}
+		}
+	}
+}
+
 // readings are what servers make of a query: the values that each finds for a
 // name.
 var readings = map[string]func(query, name string) []string{
