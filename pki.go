@@ -173,7 +173,8 @@ func plainLayout() []resource {
 	)
 }
 
-// boulderLayout is that of letsencrypt/boulder, package wfe2.
+// boulderLayout is that of letsencrypt/boulder, package wfe2, with the paths that
+// authorizations, challenges and renewal information had before.
 func boulderLayout() []resource {
 	return []resource{
 		{class: ClassACMEDirectory, pattern: "/directory"},
@@ -188,8 +189,16 @@ func boulderLayout() []resource {
 		{class: ClassACMEChallenge, pattern: "/acme/chall/{id...}"},
 		{class: ClassACMEFinalize, pattern: "/acme/finalize/{id...}"},
 		{class: ClassACMECertificate, pattern: "/acme/cert/{id...}"},
-		{class: ClassACMECertificate, pattern: "/get/cert/{id...}"},
 		{class: ClassACMERenewalInfo, pattern: "/acme/renewal-info/{id...}"},
+		{class: ClassACMEAuthz, pattern: "/acme/authz-v3/{id...}"},
+		{class: ClassACMEChallenge, pattern: "/acme/chall-v3/{id...}"},
+		{class: ClassACMERenewalInfo, pattern: "/draft-ietf-acme-ari-03/renewalInfo/{id...}"},
+		{class: ClassACMEOrder, pattern: "/get/order/{id...}"}, // GET, for what is no longer new
+		{class: ClassACMEAuthz, pattern: "/get/authz/{id...}"},
+		{class: ClassACMEAuthz, pattern: "/get/authz-v3/{id...}"},
+		{class: ClassACMEChallenge, pattern: "/get/chall/{id...}"},
+		{class: ClassACMEChallenge, pattern: "/get/chall-v3/{id...}"},
+		{class: ClassACMECertificate, pattern: "/get/cert/{id...}"},
 	}
 }
 
@@ -245,8 +254,11 @@ func vaultLayout() []resource {
 		{class: ClassACMEChallenge, pattern: "challenge/{authz}/{type}"},
 	})
 	list := slices.Concat(estAt("/.well-known/est/"), estAt("/.well-known/est/{label}/"))
-	for _, base := range []string{mount, mount + role, mount + issuer, mount + issuer + role} {
-		list = append(list, below(base+"acme/", acme)...)
+	// An external policy is Enterprise's, in the place of a role.
+	for _, base := range []string{mount, mount + issuer} {
+		for _, by := range []string{"", role, "external-policy/", "external-policy/{policy}/"} {
+			list = append(list, below(base+by+"acme/", acme)...)
+		}
 	}
 	for _, base := range []string{mount, mount + role} {
 		list = append(list, slices.Concat(estAt(base+"est/"), scepAt(base+"scep"))...)
@@ -254,7 +266,9 @@ func vaultLayout() []resource {
 	for _, base := range []string{mount, mount + issuer} {
 		list = append(list, slices.Concat(crlAt(base+"crl"), crlAt(base+"unified-crl"))...)
 	}
-	list = append(list, resource{class: ClassCRL, pattern: mount + "cert/crl"})
+	for _, name := range []string{"crl", "delta-crl", "unified-crl", "unified-delta-crl"} {
+		list = append(list, resource{class: ClassCRL, pattern: mount + "cert/" + name})
+	}
 	return append(list, slices.Concat(ocspAt(mount+"ocsp"), ocspAt(mount+"unified-ocsp"))...)
 }
 

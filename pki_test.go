@@ -232,6 +232,8 @@ func TestLayoutsGiveEachRequestItsClass(t *testing.T) {
 			{"/acme/acct/17", ClassACMEAccount}, {"/acme/order/17/4", ClassACMEOrder}, {"/acme/authz/17/4", ClassACMEAuthz},
 			{"/acme/chall/17/4/x_Y", ClassACMEChallenge}, {"/acme/finalize/17/4", ClassACMEFinalize}, {"/acme/cert/04ab", ClassACMECertificate},
 			{"/get/cert/04ab", ClassACMECertificate}, {"/acme/renewal-info/a.b", ClassACMERenewalInfo}, {"/acme/renewal-info", ClassACMERenewalInfo},
+			{"/acme/authz-v3/17", ClassACMEAuthz}, {"/acme/chall-v3/17/x_Y", ClassACMEChallenge}, {"/draft-ietf-acme-ari-03/renewalInfo/a.b", ClassACMERenewalInfo},
+			{"/get/order/17/4", ClassACMEOrder}, {"/get/authz/17/4", ClassACMEAuthz}, {"/get/authz-v3/17", ClassACMEAuthz}, {"/get/chall-v3/17/x_Y", ClassACMEChallenge},
 			{"/build", ""}, {"/ocsp", ""},
 		}},
 		LayoutPebble: {{
@@ -249,12 +251,14 @@ func TestLayoutsGiveEachRequestItsClass(t *testing.T) {
 		},
 		LayoutVault: {
 			acme("/v1/pki/acme/", "http-01"), acme("/v1/pki/roles/r/acme/", "dns-01"), acme("/v1/pki/issuer/default/acme/", "dns-01"),
-			acme("/v1/pki/issuer/default/roles/r/acme/", "tls-alpn-01"), est("/.well-known/est/"), est("/.well-known/est/label/"),
+			acme("/v1/pki/issuer/default/roles/r/acme/", "tls-alpn-01"), acme("/v1/pki/external-policy/acme/", "dns-01"),
+			acme("/v1/pki/external-policy/p/acme/", "dns-01"), acme("/v1/pki/issuer/default/external-policy/acme/", "dns-01"), acme("/v1/pki/issuer/i/external-policy/p/acme/", "dns-01"), est("/.well-known/est/"), est("/.well-known/est/label/"),
 			est("/v1/pki/est/"), est("/v1/pki/roles/r/est/"), scep("/v1/pki/scep"), scep("/v1/pki/roles/r/scep"),
 			{
 				{"/v1/pki/acme/orders", ClassACMEAccount}, {"/v1/pki/acme/order/o1/cert", ClassACMECertificate}, {"/v1/pki/acme/authorization/z1", ClassACMEAuthz},
 				{"/v1/pki/ocsp", ClassOCSP}, {"/v1/pki/ocsp/MFEw/TzBN", ClassOCSP}, {"/v1/pki/unified-ocsp/MFEw", ClassOCSP},
 				{"/v1/pki/crl", ClassCRL}, {"/v1/pki/crl/delta/pem", ClassCRL}, {"/v1/pki/unified-crl", ClassCRL}, {"/v1/pki/cert/crl", ClassCRL},
+				{"/v1/pki/cert/delta-crl", ClassCRL}, {"/v1/pki/cert/unified-delta-crl", ClassCRL}, {"/v1/pki/cert/17-ab", ""}, {"/v1/pki/acme/new-eab", ""},
 				{"/v1/pki/issuer/default/crl/der", ClassCRL}, {"/v1/pki/issuer/default/unified-crl/delta", ClassCRL},
 				{"/v1/pki/issue/r", ""}, {"/v1/sys/health", ""},
 			},
