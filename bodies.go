@@ -2,6 +2,7 @@ package weir
 
 import (
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,50 +21,112 @@ const tierUnfinished = "unfinished_bodies"
 // trickles would keep up to 64 KiB and a goroutine each, and spend nothing.
 const maxUnfinished = 64
 
-// bodies counts the requests of each address whose body is being read.
+// patience is how long a body may take whatever others do. At the bound the
+// one that has taken longest, and longer than that, makes room: whoever keeps
+// 64 bodies open does not lock out those behind the same address, but has to
+// open 64 a second.
+const patience = time.Second
+
+// bodies are the requests of each address whose body is being read.
 type bodies struct {
-	mu sync.Mutex
-	n  map[store.Key]int
+	patience time.Duration // see there
+
+	mu     sync.Mutex // guards what follows
+	of     map[store.Key]*crowd
+	last   uint64
+	crowds sync.Pool // empty ones
 }
 
-func (b *bodies) enter(who store.Key) bool {
+// crowd is the requests of one address, the longest first.
+type crowd struct{ list []reading }
+
+// reading is one of them. w is used with bodies.mu held, while the handler that
+// it belongs to is bound to wait for that: to set a deadline later would cut off
+// the connection's next request.
+type reading struct {
+	id    uint64
+	since time.Time
+	w     http.ResponseWriter
+}
+
+// enter begins a body. ok is false if its address has too many, and none of
+// them can be made to end.
+func (b *bodies) enter(who store.Key, w http.ResponseWriter) (id uint64, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.n[who] >= maxUnfinished {
+	c := b.of[who]
+	now := time.Now()
+	switch {
+	case c == nil:
+		if c, _ = b.crowds.Get().(*crowd); c == nil {
+			c = &crowd{}
+		}
+		if b.of == nil {
+			b.of = map[store.Key]*crowd{}
+		}
+		b.of[who] = c
+	case len(c.list) >= maxUnfinished:
+		longest := c.list[0]
+		if now.Sub(longest.since) < b.patience || http.NewResponseController(longest.w).SetReadDeadline(time.Unix(1, 0)) != nil {
+			return 0, false
+		}
+		c.list = slices.Delete(c.list, 0, 1)
+	}
+	b.last++
+	c.list = append(c.list, reading{b.last, now, w})
+	return b.last, true
+}
+
+// leave ends a body. ok is false if it had to make room for another.
+func (b *bodies) leave(who store.Key, id uint64) (ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.of[who]
+	if c == nil {
 		return false
 	}
-	if b.n == nil {
-		b.n = map[store.Key]int{}
+	if i := slices.IndexFunc(c.list, func(r reading) bool { return r.id == id }); i >= 0 {
+		c.list, ok = slices.Delete(c.list, i, i+1), true
 	}
-	b.n[who]++
-	return true
-}
-
-func (b *bodies) leave(who store.Key) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.n[who]--; b.n[who] == 0 {
-		delete(b.n, who)
+	if len(c.list) == 0 {
+		delete(b.of, who)
+		b.crowds.Put(c)
 	}
+	return ok
 }
 
 // readClaim reads what an ACME request says of itself. ok is false if its
-// address has too many such requests unfinished; it has been refused then with
-// its body unread. Who has no address of its own is not bounded: there may be a
-// whole site behind a unix socket.
+// address has too many such requests unfinished; it has been refused then, its
+// body unread or cut off. Who has no address of its own is not bounded: there
+// may be a whole site behind a unix socket.
 func (l *Limiter) readClaim(t *transit) (claim jws.Claim, ok bool) {
-	if t.who.addr.IsValid() && !t.exempt {
-		if !l.bodies.enter(t.who.key) {
-			l.unfinished(t)
-			return claim, false
-		}
-		defer l.bodies.leave(t.who.key)
+	if !t.who.addr.IsValid() || t.exempt {
+		return jws.Read(t.r, maxBody, t.c.renewal != nil), true
 	}
-	return jws.Read(t.r, maxBody, t.c.renewal != nil), true
+	id, ok := l.bodies.enter(t.who.key, t.w)
+	if !ok {
+		l.unfinished(t)
+		return claim, false
+	}
+	left := false
+	defer func() {
+		if !left { // the body panicked
+			l.bodies.leave(t.who.key, id)
+		}
+	}()
+	claim = jws.Read(t.r, maxBody, t.c.renewal != nil)
+	left = true
+	if !l.bodies.leave(t.who.key, id) {
+		// Even if the body is whole: the deadline may have hit net/http's watch for a
+		// client that leaves, which cancels the request.
+		l.unfinished(t)
+		return jws.Claim{}, false
+	}
+	return claim, true
 }
 
-// unfinished refuses a request with its body unread. It is no rate that was
-// exceeded: 503 (requirement R4).
+// unfinished refuses a request whose body has not been read. It is no rate that
+// was exceeded: 503 (requirement R4).
 func (l *Limiter) unfinished(t *transit) {
 	l.arrive(t)
 	if t.r.ProtoMajor == 1 {

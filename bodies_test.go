@@ -10,14 +10,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/weir-go/weir/internal/jws"
+	"github.com/weir-go/weir/store"
 )
 
 // overHTTP calls test with a server of each version of HTTP in front of a
@@ -100,6 +103,7 @@ func TestUnfinishedBodiesOfOneAddressAreBounded(t *testing.T) {
 	cfg.ClientIP.TrustedProxies = []string{"127.0.0.1"}
 	reg := prometheus.NewRegistry()
 	l := newLimiter(t, cfg, WithRegisterer(reg))
+	l.bodies.patience = time.Hour
 	overHTTP(t, l.Handler(digests), func(t *testing.T, url string, client *http.Client) {
 		before := runtime.NumGoroutine()
 		refusedBefore := metric(t, reg, "weir_ratelimit_throttled_total", "endpoint", "order", "tier", tierUnfinished)
@@ -164,6 +168,7 @@ func TestUnfinishedBodiesOfOneAddressAreBounded(t *testing.T) {
 // server does not wait for the body before it answers.
 func TestOneUnfinishedBodyTooManyIsRefusedAtOnce(t *testing.T) {
 	l := newLimiter(t, acmeConfig(1e6))
+	l.bodies.patience = time.Hour
 	srv := httptest.NewServer(l.Handler(digests))
 	t.Cleanup(srv.Close)
 	begin := func() net.Conn {
@@ -190,8 +195,8 @@ func TestOneUnfinishedBodyTooManyIsRefusedAtOnce(t *testing.T) {
 func (l *Limiter) unfinishedNow() (n int) {
 	l.bodies.mu.Lock()
 	defer l.bodies.mu.Unlock()
-	for _, k := range l.bodies.n {
-		n += k
+	for _, c := range l.bodies.of {
+		n += len(c.list)
 	}
 	return n
 }
@@ -243,6 +248,129 @@ func TestABodyThatPanicsIsNotCountedForEver(t *testing.T) {
 	r.Body = io.NopCloser(readerFunc(func([]byte) (int, error) { panic(http.ErrAbortHandler) }))
 	assert.Panics(t, func() { l.Handler(served).ServeHTTP(httptest.NewRecorder(), r) })
 	assert.Zero(t, l.unfinishedNow())
+}
+
+// Who keeps as many bodies unfinished as an address may have locks nobody out
+// behind that address: the one that takes longest makes room for each that comes.
+func TestTheLongestUnfinishedBodyMakesRoom(t *testing.T) {
+	l := newLimiter(t, acmeConfig(1e6))
+	l.bodies.patience = 0
+	overHTTP(t, l.Handler(digests), func(t *testing.T, url string, client *http.Client) {
+		const innocent = 3
+		before := runtime.NumGoroutine()
+		var pipes []*io.PipeWriter
+		ended := make(chan int, maxUnfinished)
+		for i := range maxUnfinished {
+			rd, wr := io.Pipe()
+			pipes = append(pipes, wr)
+			go func() {
+				resp, err := client.Do(josePost(t, url+order, rd))
+				if err != nil { // the server closes while the client sends
+					ended <- http.StatusServiceUnavailable
+					return
+				}
+				_ = resp.Body.Close()
+				ended <- resp.StatusCode
+			}()
+			_, err := io.WriteString(wr, `{"prot`)
+			require.NoError(t, err)
+			eventually(t, "the body to be waited for", func() bool { return l.unfinishedNow() == i+1 })
+		}
+		for range innocent {
+			resp, err := client.Do(josePost(t, url+order, strings.NewReader(kidBody(kid1))))
+			require.NoError(t, err)
+			_ = resp.Body.Close()
+			assert.Equal(t, http.StatusOK, resp.StatusCode)
+			assert.Equal(t, http.StatusServiceUnavailable, <-ended)
+			// Fill it up again: as much room as was made is there now.
+			rd, wr := io.Pipe()
+			pipes = append(pipes, wr)
+			go func() { _, _ = client.Do(josePost(t, url+order, rd)) }() //nolint:bodyclose
+			_, err = io.WriteString(wr, `{"prot`)
+			require.NoError(t, err)
+			eventually(t, "the body to be waited for", func() bool { return l.unfinishedNow() == maxUnfinished })
+		}
+		for _, wr := range pipes {
+			_ = wr.CloseWithError(io.ErrUnexpectedEOF)
+		}
+		eventually(t, "the last body to be let go", func() bool { return l.unfinishedNow() == 0 })
+		client.CloseIdleConnections()
+		eventually(t, "the last goroutine to end", func() bool { return runtime.NumGoroutine() <= before })
+	})
+}
+
+// deadlines is a ResponseWriter that notes what is set.
+type deadlines struct {
+	http.ResponseWriter
+	read []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(at time.Time) error { d.read = append(d.read, at); return nil }
+
+// Over random sequences, with room that is made and room that cannot be, the
+// bodies are those of a plain list.
+func TestBodiesAgreeWithAPlainList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type entry struct {
+			who   store.Key
+			id    uint64
+			since time.Time
+			w     http.ResponseWriter
+			out   bool // it made room
+		}
+		rng := rand.New(rand.NewPCG(3, 4))
+		b := bodies{patience: patience}
+		var list []*entry
+		made, refused := 0, 0
+		for range 20_000 {
+			if rng.IntN(3) == 0 && len(list) > 0 {
+				i := rng.IntN(len(list))
+				assert.Equal(t, !list[i].out, b.leave(list[i].who, list[i].id))
+				list = slices.Delete(list, i, i+1)
+				continue
+			}
+			time.Sleep(time.Duration(rng.IntN(int(patience) / 20)))
+			who := store.Key{byte(rng.IntN(3))}
+			var w http.ResponseWriter = &deadlines{}
+			if rng.IntN(8) == 0 {
+				w = httptest.NewRecorder() // has none
+			}
+			var mine []*entry
+			for _, e := range list {
+				if e.who == who && !e.out {
+					mine = append(mine, e)
+				}
+			}
+			want := true
+			if len(mine) == maxUnfinished {
+				_, can := mine[0].w.(*deadlines)
+				if want = can && time.Since(mine[0].since) >= patience; want {
+					mine[0].out = true
+				}
+			}
+			id, ok := b.enter(who, w)
+			require.Equal(t, want, ok)
+			switch {
+			case !ok:
+				refused++
+				i := slices.Index(list, mine[rng.IntN(len(mine))]) // or it would stay like that
+				assert.True(t, b.leave(list[i].who, list[i].id))
+				list = slices.Delete(list, i, i+1)
+			case len(mine) == maxUnfinished:
+				made++
+				assert.Len(t, mine[0].w.(*deadlines).read, 1)
+				fallthrough
+			default:
+				list = append(list, &entry{who: who, id: id, since: time.Now(), w: w})
+			}
+		}
+		for _, e := range list {
+			assert.Equal(t, !e.out, b.leave(e.who, e.id))
+		}
+		assert.Empty(t, b.of)
+		assert.NotZero(t, made)
+		assert.NotZero(t, refused)
+	})
 }
 
 // A client over HTTP/1.1 that trickles its body and leaves takes its goroutine

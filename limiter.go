@@ -58,7 +58,7 @@ func New(cfg Config, opts ...Option) (*Limiter, error) {
 			poolSizes: map[string]func() int{},
 			writers:   map[Kind]problem.Writer{},
 		},
-		counts: newCounts(), closed: make(chan struct{}), renewing: make(chan struct{}, maxRenewing),
+		counts: newCounts(), closed: make(chan struct{}), renewing: make(chan struct{}, maxRenewing), bodies: bodies{patience: patience},
 		guards: map[string]*Guard{}, wiredClasses: map[Class]bool{}, wiredGuards: map[string]bool{},
 	}
 	for _, o := range opts {
