@@ -44,7 +44,7 @@ func Peek(r *http.Request, limit int64) (body []byte, complete bool) {
 		return nil, false
 	}
 	read, err := readSome(r.Body, limit+1, r.ContentLength)
-	r.Body = &replayed{read: read, err: err, rest: r.Body}
+	r.Body = &replayed{read: read, err: err, rest: r.Body, whole: err == io.EOF}
 	if n := min(int64(len(read)), limit); n < int64(len(read)) {
 		return read[:n:n], false
 	}
@@ -81,6 +81,13 @@ func readSome(body io.Reader, most, announced int64) (read []byte, err error) {
 	return read, nil
 }
 
+// Over reports whether r has no body, or one that [Peek] has read to its end:
+// the server has nothing to read then.
+func Over(r *http.Request) bool {
+	b, ok := r.Body.(*replayed)
+	return r.Body == nil || r.Body == http.NoBody || ok && b.whole
+}
+
 // replayed is a body of which some was read ahead.
 //
 // Read, like that of any reader, is for one goroutine at a time and owns read
@@ -90,6 +97,7 @@ type replayed struct {
 	read   []byte // bytes ahead of rest
 	err    error  // what rest said behind them; nil if it was not asked, or told
 	rest   io.ReadCloser
+	whole  bool // rest was read to its end
 	closed atomic.Bool
 }
 
