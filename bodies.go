@@ -42,7 +42,7 @@ type crowd struct{ list []reading }
 
 // reading is one of them. w is used with bodies.mu held, while the handler that
 // it belongs to is bound to wait for that: to set a deadline later would cut off
-// the connection's next request.
+// the connection's next request. Without w it makes no room.
 type reading struct {
 	id    uint64
 	since time.Time

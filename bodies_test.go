@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -509,5 +510,44 @@ func TestProtectInsideAHandler(t *testing.T) {
 		defer free()
 		w := send(h, request("GET", "/page", "198.51.100.1", ""))
 		assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+	})
+}
+
+// Before a request is held, its body is read; an address that trickles them
+// has so many read at once, and none of it is in the way of others.
+func TestBodiesReadBeforeAWaitAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := noTiers()
+		cfg.DefaultClass = ""
+		cfg.Endpoints = []Endpoint{{Pattern: "/scep", Class: "scep", Kind: KindSCEP}}
+		cfg.Tiers.PerIP = TierConfig{Rate: 1, Burst: 1}
+		cfg.Tiers.MaxWait, cfg.Tiers.MaxWaiting = Duration(5*time.Second), 1000
+		l := newLimiter(t, cfg)
+		h := l.Handler(served)
+		var reads atomic.Int64
+		release := make(chan struct{})
+		from := func(addr string) *http.Request {
+			r := request("POST", "/scep", addr, "x")
+			r.Body = io.NopCloser(readerFunc(func([]byte) (int, error) {
+				reads.Add(1)
+				<-release
+				return 0, io.EOF
+			}))
+			return r
+		}
+		admitted(t, h, request("POST", "/scep", addr1, "x"))
+		admitted(t, h, request("POST", "/scep", "198.51.100.7", "x"))
+		for range 2 * maxUnfinished {
+			go send(h, from(addr1))
+		}
+		synctest.Wait()
+		assert.EqualValues(t, maxUnfinished, reads.Load())
+		go send(h, from("198.51.100.7"))
+		synctest.Wait()
+		assert.EqualValues(t, maxUnfinished+1, reads.Load())
+		close(release)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Empty(t, l.before.of)
 	})
 }

@@ -54,9 +54,16 @@ func (h *hold) waitFor(w http.ResponseWriter, r *http.Request, v store.Verdict, 
 // readBody reads a body that nobody has read yet, up to maxBody: over HTTP/1.1
 // net/http does not notice that a client has left before its body is read, and
 // a place in line is not to be kept for nobody. It reports whether there was
-// one; what the store said before is old then.
+// one; what the store said before is old then. An address has no more than
+// maxUnfinished read at once, for nothing has been spent yet; what comes above
+// that stands in line with its body unread.
 func (h *hold) readBody(r *http.Request) bool {
 	if !h.c.readsWhole() || r.Body == nil || r.Body == http.NoBody || h.b.bodyRead {
+		return false
+	}
+	if id, ok := h.l.before.enter(h.b.who, nil); ok {
+		defer h.l.before.leave(h.b.who, id)
+	} else {
 		return false
 	}
 	jws.Peek(r, maxBody)

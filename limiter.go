@@ -29,7 +29,8 @@ type Limiter struct {
 	keyer      keyer
 	counts     *counts
 	lines      lines
-	bodies     bodies
+	bodies     bodies // in which an account is looked for
+	before     bodies // that are read before their request is held
 	baskets    sync.Pool
 	logs       logGates
 	hub        *hub // nil: no registerer
