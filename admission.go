@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/internal/jws"
@@ -187,12 +188,8 @@ func (l *Limiter) findVouched(t *transit) {
 func (l *Limiter) findClaim(t *transit, b *basket) bool {
 	switch t.c.kind {
 	case KindEST:
-		if user, _, ok := t.r.BasicAuth(); ok && user != "" && t.account == "" {
-			// As the auth lock has it: spellings that a directory takes for one user
-			// are one account. What could be no user's name hides one.
-			if t.account, ok = folded(user, true); !ok {
-				t.account, b.hidden = "", true
-			}
+		if t.account == "" {
+			t.account, b.hidden = userOf(t.r)
 		}
 	case KindACME:
 		if !jws.Announced(t.r) {
@@ -215,6 +212,31 @@ func (l *Limiter) findClaim(t *transit, b *basket) bool {
 		}
 	}
 	return true
+}
+
+// userOf returns the HTTP Basic user of an EST request, as the auth lock has it:
+// spellings that a directory takes for one user are one account. hidden says that
+// there is none who can be read, but one whom the server may find: what could be
+// no user's name, two fields of which it may take either, a field that net/http
+// does not read and others do (RFC 7617 has one blank, standard base64 and its
+// padding), and Digest, which RFC 7030 (section 3.2.3) allows too.
+func userOf(r *http.Request) (account string, hidden bool) {
+	fields := r.Header["Authorization"]
+	if len(fields) != 1 {
+		return "", len(fields) > 1
+	}
+	user, _, ok := r.BasicAuth()
+	if ok && user == "" { // a password alone names nobody
+		return "", false
+	}
+	if account, ok = folded(user, ok); ok {
+		return account, false
+	}
+	field := strings.TrimSpace(fields[0])
+	if at := strings.IndexAny(field, " \t"); at >= 0 {
+		field = field[:at]
+	}
+	return "", strings.EqualFold(field, "Basic") || strings.EqualFold(field, "Digest")
 }
 
 // peek asks without spending. ok is false if the store cannot tell.

@@ -2,6 +2,7 @@ package weir
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -458,6 +459,28 @@ func TestESTUsersAreTheSameInAnySpelling(t *testing.T) {
 			served(w, r)
 		})), user("DEVICE-7", addr1))
 		assert.Equal(t, []string{"admit"}, s.calls)
+	})
+	t.Run("what other servers may read a name in does not cost less", func(t *testing.T) {
+		basic := func(enc *base64.Encoding) string { return enc.EncodeToString([]byte("dev~ice?7:secret~?")) }
+		for _, fields := range [][]string{
+			{"Basic  " + basic(base64.StdEncoding)}, {"basic\t" + basic(base64.StdEncoding)}, {"Basic " + basic(base64.RawURLEncoding)},
+			{"Basic ZGV2OnNlY3JldA==", "Basic eDp5"}, {`Digest username="dev", realm="est"`}, {"Basic"},
+		} {
+			h := newLimiter(t, acmeConfig(2)).Handler(served)
+			left(t, h, 2, func() *http.Request {
+				r := request("POST", "/est", addr1, "csr")
+				r.Header["Authorization"] = fields
+				return r
+			})
+		}
+	})
+	t.Run("what names nobody is nobody's", func(t *testing.T) {
+		h := newLimiter(t, acmeConfig(1)).Handler(served)
+		for range 3 {
+			admitted(t, h, request("POST", "/est", addr1, "csr"))
+			admitted(t, h, withHeader(request("POST", "/est", addr1, "csr"), "Authorization", "Bearer x"))
+			admitted(t, h, withHeader(request("POST", "/est", addr1, "csr"), "Authorization", "Basic OnNlY3JldA=="))
+		}
 	})
 	t.Run("what can be no name does not cost less", func(t *testing.T) {
 		h := newLimiter(t, acmeConfig(2)).Handler(served)
