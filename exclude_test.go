@@ -108,6 +108,9 @@ func TestExclusionsOfOnesOwn(t *testing.T) {
 		{"GET", "http://static.example.evil/anything", false},
 		{"GET", "/healthz", false}, // the list replaces the default
 
+		{"GET", "/assets/app.js;x=1", false}, // which servlet containers cut off
+		{"GET", "/assets/a%3Bb", false},
+		{"GET", "/assets/a\\app.js", false},
 		{"GET", "/assets//acme/new-order", false},
 		{"GET", "/assets/%2Facme/new-order", false},
 		{"GET", "//assets/app.js", false},

@@ -93,15 +93,16 @@ func newExclusions(patterns []string) exclusions {
 
 // have reports whether a request is outside the keyed windows. One with a path
 // that the ServeMux would clean first (it never does for CONNECT), or that is
-// another one when it is decoded, is not: below an excluded tree it would be a way
-// to anywhere, for the handler behind may clean or decode it too.
+// another one when it is decoded or has lost its parameters (see endpoints), is
+// not: below an excluded tree it would be a way to anywhere, for the handler
+// behind may clean or decode it too.
 func (x *exclusions) have(r *http.Request) bool {
 	switch {
 	case x.mux == nil, r.Method == http.MethodConnect:
 		return false
 	case x.first != nil && !x.first[firstSegment(r.URL.Path)]: // the decoded path must match in any case
 		return false
-	case !x.match(r):
+	case strings.ContainsAny(r.URL.Path, `;\`), !x.match(r):
 		return false
 	}
 	return r.URL.RawPath == "" || x.match(&http.Request{Method: r.Method, Host: r.Host, URL: &url.URL{Path: r.URL.Path}})
