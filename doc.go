@@ -40,8 +40,8 @@
 // Accounts in Overrides, Exempt and Deny are written as requests name them. For
 // ACME that is the path of the account's URL, "/acme/acct/7", or its last segment
 // alone if that is a UUID or 32 letters and digits (the whole URL means the
-// same), for EST the HTTP Basic user in the case in which it is sent, and for
-// [WithAccount] and [SetAccount] what they say.
+// same), for EST the HTTP Basic user in any case, and for [WithAccount] and
+// [SetAccount] what they say.
 //
 // # Client address
 //

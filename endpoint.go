@@ -56,12 +56,12 @@ type Endpoint struct {
 	// Empty: the class is used through [Limiter.Protect] only.
 	Pattern string `json:"pattern" yaml:"pattern" toml:"pattern"`
 	Class   Class  `json:"class" yaml:"class" toml:"class"`
-	// Query narrows Pattern to the GET and HEAD requests without a body whose query has this
-	// parameter with this value, such as "operation=GetCACaps". Another endpoint
-	// must have the same pattern without a query: its class is that of all other
-	// requests, and of those that servers could read in two ways, with the
-	// parameter twice or escaped, say; so let it be the one that is limited most.
-	// One parameter a pattern. Default "": all requests.
+	// Query narrows Pattern to the GET and HEAD requests without a body whose
+	// query has this parameter with this value, such as "operation=GetCACaps".
+	// Another endpoint must have the same pattern without a query: its class is
+	// that of all other requests, and of those that servers could read in two
+	// ways, with the parameter twice or escaped, say; so let it be the one that is
+	// limited most. One parameter a pattern. Default "": all requests.
 	Query string `json:"query,omitempty" yaml:"query,omitempty" toml:"query,omitempty"`
 	Kind  Kind   `json:"kind,omitempty" yaml:"kind,omitempty" toml:"kind,omitempty"` // default "api"
 	// Cost is what one request takes from each tier, in tokens. 0 means 1.

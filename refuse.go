@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/internal/clientip"
-	"github.com/weir-go/weir/internal/jws"
 	"github.com/weir-go/weir/internal/takeover"
 	"github.com/weir-go/weir/problem"
 )
@@ -46,26 +45,6 @@ func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, p *policy, kind
 	}
 	hurry(w, r)
 	p.writers[kind](w, r, rej)
-}
-
-// linger is how long a refused request may take for the rest of its body.
-const linger = 5 * time.Second
-
-// hurry bounds how long the body of a refused request is waited for. Over
-// HTTP/1.1 net/http reads what is left of one, up to 256 KiB, before it sends
-// the answer, to use the connection again: one that trickles would keep a
-// goroutine until the server's ReadTimeout, for ever if there is none, and
-// costs nothing, being refused. A body that is there already is not held up,
-// and its connection is used again. The deadline ends with the request; a
-// stricter one of the server stays.
-func hurry(w http.ResponseWriter, r *http.Request) {
-	if r.ProtoMajor != 1 || r.ContentLength == 0 || jws.Over(r) || w.Header().Get("Connection") == "close" {
-		return
-	}
-	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && 0 < s.ReadTimeout && s.ReadTimeout <= linger {
-		return
-	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(linger))
 }
 
 // standingWait is the wait that an outer limiter has set already: who comes back
