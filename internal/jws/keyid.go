@@ -105,7 +105,7 @@ func keyIDMember(header []byte) (kid []byte, ok bool) {
 // older than its check of their whole URL. /a/ID, /b/ID and ID are one account
 // to them, and would be as many here as somebody cares to write. So an ID that
 // is the only one of its kind wherever it stands, 128 random bits or more, is
-// the whole name: a UUID (Vault), or 32 letters and digits, some of either
+// the whole name: a UUID (Vault), or 32 letters and digits of more than one kind
 // (step-ca).
 //
 // A path that ends in a number loses the zeros and the plus sign before it.
@@ -151,31 +151,32 @@ func lastSegment(path string) string {
 }
 
 // isUnique reports whether an id has the form of one that no two accounts have,
-// wherever they are: a UUID, or 32 letters and digits, some of either.
+// wherever they are: a UUID, or 32 letters and digits that are not all of one
+// kind, small, capital or digit.
 func isUnique(id string) bool {
-	letters, digits := false, false
-	switch len(id) {
-	case 32:
-	case 36:
-		if id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
-			return false
-		}
-		digits = true // one may have none
-	default:
+	if len(id) != 32 && len(id) != 36 {
 		return false
 	}
+	var small, capital, digit bool
 	for i := range len(id) {
 		switch c := id[i]; {
-		case '0' <= c && c <= '9':
-			digits = true
 		case len(id) == 36 && (i == 8 || i == 13 || i == 18 || i == 23):
-		case 'a' <= c|0x20 && c|0x20 <= 'f', 'a' <= c|0x20 && c|0x20 <= 'z' && len(id) == 32:
-			letters = true
+			if c != '-' {
+				return false
+			}
+		case '0' <= c && c <= '9':
+			digit = true
+		case len(id) == 36 && c|0x20 > 'f':
+			return false
+		case 'a' <= c && c <= 'z':
+			small = true
+		case 'A' <= c && c <= 'Z':
+			capital = true
 		default:
 			return false
 		}
 	}
-	return digits && (letters || len(id) == 36)
+	return len(id) == 36 || small && capital || small && digit || capital && digit
 }
 
 // plainNumber writes the number that a path may end in without sign and zeros.

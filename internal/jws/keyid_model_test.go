@@ -61,7 +61,7 @@ func modelFolded(members map[string][]json.Token, word string) (values []json.To
 var uniqueAtEnd = regexp.MustCompile(`(?s)^(?:.*/)?([A-Za-z0-9]{32}|[[:xdigit:]]{8}(?:-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12})/*$`)
 
 func modelUnique(id string) bool {
-	return len(id) == 36 || strings.ContainsAny(id, "0123456789") && strings.Trim(id, "0123456789") != ""
+	return len(id) == 36 || !regexp.MustCompile(`^(?:[a-z]+|[A-Z]+|[0-9]+)$`).MatchString(id)
 }
 
 var numberAtEnd = regexp.MustCompile(`(?s)^(/(?:.*/)?)\+?0*([0-9]+)$`)

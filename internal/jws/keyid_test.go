@@ -84,6 +84,7 @@ var claims = []struct {
 	{"with slashes at the end", byKID(quoted("https://ca.example/acme/prov/account/" + someAlnum + "//")), someAlnum},
 	{"32 digits may be a number", byKID(quoted("https://ca.example/a/" + strings.Repeat("1", 32))), "/a/" + strings.Repeat("1", 32)},
 	{"32 letters may be a word", byKID(quoted("https://ca.example/a/" + strings.Repeat("x", 32))), "/a/" + strings.Repeat("x", 32)},
+	{"in both cases they are an id", byKID(quoted("https://ca.example/a/" + strings.Repeat("xY", 16))), strings.Repeat("xY", 16)},
 	{"33 are no id that is known", byKID(quoted("https://ca.example/a/" + someAlnum + "1")), "/a/" + someAlnum + "1"},
 	{"no UUID", byKID(quoted("https://ca.example/a/" + strings.Replace(someUUID, "-", "0", 1))), "/a/" + strings.Replace(someUUID, "-", "0", 1)},
 	{"a UUID has no other letters", byKID(quoted("https://ca.example/a/g" + someUUID[1:])), "/a/g" + someUUID[1:]},
