@@ -246,12 +246,12 @@ func piped(t *testing.T, http2 bool, writeTimeout time.Duration, h http.Handler)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(!http2)
 	protocols.SetUnencryptedHTTP2(http2)
-	conns := make(pipes)
+	conns := newPipes()
 	srv := &http.Server{Handler: h, WriteTimeout: writeTimeout, Protocols: protocols, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() { _ = srv.Serve(conns) }()
 	transport := &http.Transport{Protocols: protocols, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		here, there := net.Pipe()
-		conns <- there
+		conns.conns <- there
 		return here, nil
 	}}
 	t.Cleanup(func() {
@@ -260,18 +260,6 @@ func piped(t *testing.T, http2 bool, writeTimeout time.Duration, h http.Handler)
 	})
 	return &http.Client{Transport: transport}
 }
-
-// pipes is a listener whose connections are handed to it.
-type pipes chan net.Conn
-
-func (p pipes) Accept() (net.Conn, error) {
-	if c, ok := <-p; ok {
-		return c, nil
-	}
-	return nil, net.ErrClosed
-}
-func (p pipes) Close() error { close(p); return nil }
-func (pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
 // stubborn is a ResponseWriter whose deadline cannot be moved, or who panics
 // when it is.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,25 +17,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// pipes is a listener of connections that need no network, so that deadlines
-// are those of a bubble.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { close(p.closed); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443} }
 
 // addressed is one end of a pipe that has an address.
 type addressed struct{ net.Conn }
@@ -50,7 +32,7 @@ func (p *pipes) dial() net.Conn {
 
 func overPipes(t *testing.T, srv *http.Server, test func(t *testing.T, p *pipes)) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &pipes{make(chan net.Conn), make(chan struct{})}
+		p := newPipes()
 		done := make(chan error)
 		go func() { done <- srv.Serve(p) }()
 		test(t, p)
@@ -80,7 +62,8 @@ func TestATricklingClientThatIsRefusedIsLetGo(t *testing.T) {
 			_, err := fmt.Fprintf(c, "POST /x HTTP/1.1\r\nHost: ca\r\n%s", form)
 			require.NoError(t, err)
 			ctx, stop := context.WithCancel(t.Context())
-			go func() { // a byte a second
+			var trickle sync.WaitGroup
+			trickle.Go(func() { // a byte a second
 				for ctx.Err() == nil {
 					time.Sleep(time.Second)
 					if strings.HasPrefix(form, "C") {
@@ -89,7 +72,7 @@ func TestATricklingClientThatIsRefusedIsLetGo(t *testing.T) {
 						_, _ = io.WriteString(c, "1\r\n \r\n")
 					}
 				}
-			}()
+			})
 			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 			require.NoError(t, err)
 			text, err := io.ReadAll(resp.Body)
@@ -101,6 +84,7 @@ func TestATricklingClientThatIsRefusedIsLetGo(t *testing.T) {
 			assert.Equal(t, linger, time.Since(start))
 			stop()
 			_ = c.Close()
+			trickle.Wait()
 		})
 	}
 }
