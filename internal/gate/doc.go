@@ -32,8 +32,9 @@
 // who cannot be served in time, by [ErrDeadline], when they come and again when
 // their turn comes: a slot that is given to them is lost to others. What it does
 // not know yet it does not hold against anybody, and a slot that is free is given
-// to whoever comes, whatever the estimate. So an estimate that is wrong rights
-// itself.
+// to whoever comes, whatever the estimate. Where no slot is ever free for a newcomer,
+// one at a time of those who seem too slow is let through a second after the last
+// measurement. So an estimate that is wrong rights itself.
 //
 // # When two things happen at once
 //

@@ -143,7 +143,7 @@ func (g *Gate) refusalLocked(ln *Lane, k *Kind, w *Work) error {
 // measured. Reading the clock costs more than all the rest, so a gate with room to
 // spare measures one in 64.
 func (g *Gate) samplesLocked(ln *Lane) bool {
-	return ln.times.n < enough || g.grants%64 == 0 || g.held > 1 && g.held > g.slots/2
+	return ln.times.n < enough || g.grants%64 == 0 || g.held > g.slots/2
 }
 
 // wait finds a place in the queue and waits there.
@@ -262,9 +262,10 @@ func (g *Gate) grantLocked() {
 			p.decide(expired)
 		case g.overShareLocked(p.kind.Backend):
 			p.decide(overShare)
-		case p.deadline-now < ln.need(p.kind.Times):
+		case !ln.inTime(p.kind.Times, p.deadline-now, now):
 			p.decide(tooLate)
 		default:
+			ln.starts(p.kind.Times, p.deadline-now, now)
 			ln.queue.served(f)
 			ln.moves(now)
 			g.takeLocked(ln, p.kind.Backend)

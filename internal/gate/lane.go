@@ -110,12 +110,13 @@ func (ln *Lane) bound(maxWait, now time.Duration) time.Duration {
 // or not be done by its deadline, as far as can be told (row G8). One that would
 // be the next is let in to the queue: what it waits for can happen at any moment.
 func (ln *Lane) hopelessLocked(w *Work, k *Kind, now, deadline time.Duration) bool {
-	need := ln.need(k.Times)
 	left := deadline - now
-	if left < need {
+	if !ln.inTime(k.Times, left, now) {
 		return true
 	}
-	left -= need
+	if need := ln.need(k.Times); left >= need {
+		left -= need
+	}
 	if deadline == never {
 		left = never
 	}

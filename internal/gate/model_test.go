@@ -146,7 +146,7 @@ func (m *model) acquire(ln *modelLane, w Work, deadline time.Duration, victim fu
 		m.grants++
 		ln.granted = m.grants
 		m.held = append(m.held, c)
-		if ln.times.n < enough || len(m.held) > m.slots/2 && len(m.held) > 1 || m.grants%64 == 0 {
+		if ln.times.n < enough || len(m.held) > m.slots/2 || m.grants%64 == 0 {
 			c.start = m.now
 		}
 		c.answer(m.now, nil)
@@ -165,7 +165,9 @@ func (m *model) acquire(ln *modelLane, w Work, deadline time.Duration, victim fu
 func (m *model) hopeless(ln *modelLane, c *modelCall) bool {
 	need := ln.need(nil)
 	if c.deadline != never && c.deadline-m.now < need {
-		return true
+		if need = 0; !ln.times.doubtful(m.now) {
+			return true
+		}
 	}
 	if len(ln.queue) == 0 || m.newest(ln) || !ln.known() {
 		return false
@@ -259,7 +261,7 @@ func (m *model) cancel(c *modelCall) {
 func (m *model) release(c *modelCall) {
 	m.held = slices.DeleteFunc(m.held, func(o *modelCall) bool { return o == c })
 	if c.start > 0 {
-		c.lane.times.add(m.now - c.start)
+		c.lane.times.learn(c.start, m.now)
 	}
 	m.grant()
 }
@@ -284,9 +286,12 @@ func (m *model) grant() {
 		switch {
 		case m.full(c.work.Kind.Backend):
 			c.answer(m.now, ErrBackendShare)
-		case c.deadline != never && c.deadline-m.now < best.need(nil):
+		case c.deadline != never && c.deadline-m.now < best.need(nil) && !best.times.doubtful(m.now):
 			c.answer(m.now, ErrDeadline)
 		default:
+			if c.deadline != never && c.deadline-m.now < best.need(nil) {
+				best.times.try(m.now)
+			}
 			if len(list) > 1 {
 				best.turns = append(best.turns[1:], best.turns[0])
 			}

@@ -8,6 +8,46 @@ import "time"
 type Times struct {
 	mean time.Duration // 0: nothing seen
 	n    int           // samples, up to enough
+
+	// By the gate's clock. Work that seems too slow for its deadline is not
+	// measured where nobody finds a free slot, and so would seem it for ever.
+	fresh time.Duration // until when the mean is held against anybody
+	trial time.Duration // when work began that was let through in spite of it; 0: none
+}
+
+// freshness is how long after the last measurement a mean is believed.
+const freshness = time.Second
+
+// doubtful reports whether it is time to try again: one at a time, and not before
+// a trial that is under way, or was lost, could have ended.
+func (t *Times) doubtful(now time.Duration) bool { return now >= t.fresh }
+
+// try notes that work begins now as a trial.
+func (t *Times) try(now time.Duration) {
+	t.trial, t.fresh = now, now+max(t.mean, freshness)
+}
+
+// lost notes that work which began then ended unmeasured.
+func (t *Times) lost(start time.Duration) {
+	if start == t.trial {
+		t.trial, t.fresh = 0, 0
+	}
+}
+
+// learn adds what was measured. A trial that was quicker than the mean replaces it,
+// one that was not keeps others away for as long as it took.
+func (t *Times) learn(start, end time.Duration) {
+	d, rest := end-start, freshness
+	switch {
+	case start != t.trial:
+		t.add(d)
+	case d < t.mean:
+		t.mean, t.trial = max(d, 1), 0
+	default:
+		t.add(d)
+		t.trial, rest = 0, max(d, freshness)
+	}
+	t.fresh = max(t.fresh, end+rest)
 }
 
 // enough is after how many samples the mean moves by an eighth of a sample, and
@@ -68,9 +108,26 @@ func (p *pace) wait(ahead int, now time.Duration) time.Duration {
 // need is how much time must be left for work to be worth starting: its usual
 // service time and a quarter, or 0 if that is not known.
 func (p *pace) need(t *Times) time.Duration {
-	mean := p.times.mean
-	if t != nil && t.mean > 0 {
-		mean = t.mean
-	}
+	mean := p.timesOf(t).mean
 	return mean + mean/4
+}
+
+// timesOf returns the times to judge by: t, or the lane's if t knows nothing.
+func (p *pace) timesOf(t *Times) *Times {
+	if t != nil && t.mean > 0 {
+		return t
+	}
+	return &p.times
+}
+
+// inTime reports whether work may be started that must be done in so much time.
+func (p *pace) inTime(t *Times, left, now time.Duration) bool {
+	return left >= p.need(t) || left > 0 && p.timesOf(t).doubtful(now)
+}
+
+// starts notes that such work is.
+func (p *pace) starts(t *Times, left, now time.Duration) {
+	if left < p.need(t) {
+		p.timesOf(t).try(now)
+	}
 }

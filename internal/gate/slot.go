@@ -32,9 +32,9 @@ func (s Slot) Release() {
 		panic("gate: Release of a slot that is not held")
 	}
 	if s.start > 0 {
-		s.lane.times.add(end - s.start)
+		s.lane.times.learn(s.start, end)
 		if s.kind.Times != nil {
-			s.kind.Times.add(end - s.start)
+			s.kind.Times.learn(s.start, end)
 		}
 	}
 	g.giveLocked(s.lane, s.kind.Backend)

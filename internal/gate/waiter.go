@@ -117,6 +117,7 @@ func (w *waiter) leave() {
 		// No slot comes free by this, so there is nobody to wake.
 		g.removeLocked(w)
 	case granted:
+		w.lane.timesOf(w.kind.Times).lost(w.start)
 		g.giveLocked(w.lane, w.kind.Backend)
 		g.grantLocked()
 	default:
