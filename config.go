@@ -316,7 +316,8 @@ type GuardConfig struct {
 	// Discipline says who is served when a slot comes free. "fair" (default):
 	// clients take turns, each in the order of its requests; when the queue is
 	// full, a client with two waiting requests less takes the place of the newest
-	// of the one that has most. "newest_first": who came last, and when the queue
+	// of the one that has most. A client is a counted network; of an IPv6 /48 those
+	// above four wait as one. "newest_first": who came last, and when the queue
 	// is full the oldest goes; under overload few wait long and many in vain.
 	// "controlled_delay": fair, until the queue has not been empty for a while;
 	// then newest first, and waiting for no longer than work usually takes.

@@ -129,7 +129,8 @@
 // Clients take turns in the queue, and one that fills it gives places to others
 // that come; a client is the network that the tiers count, for an account is a
 // claim. Whoever has many networks has many turns: the tiers bound how many
-// requests each of them makes.
+// requests each of them makes. Of one IPv6 /48 at most four networks have turns of
+// their own at a time, and the others one more together.
 //
 // Lanes keep classes out of each other's way. With
 //

@@ -126,6 +126,28 @@ func TestClientThatFillsTheQueueGivesPlacesToOthers(t *testing.T) {
 	})
 }
 
+// Whoever has a /48 has 65536 networks, each of which is one client to the tiers.
+func TestSiteWithManyNetworksDoesNotKeepOthersOutOfTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBank(t, guarded(1, 8, time.Minute))
+		b.work = busyFor(time.Second)
+		crowd := 0
+		flood := func() {
+			for range 100 {
+				crowd++
+				b.arrive("crowd", to("sign", fmt.Sprintf("2001:db8:1:%x::1", crowd)))
+			}
+		}
+		flood()
+		first := b.arrive("alice", to("sign", alice))
+		flood()
+		second := b.arrive("neighbour", to("sign", "2001:db8:2::1"))
+		flood()
+		first.admittedAt(7 * time.Second) // after who was there, four networks and the rest of them
+		second.admittedAt(8 * time.Second)
+	})
+}
+
 // sharing is a guard with two backends, of which one may hold 75 % by default.
 func sharing(slots, percent int) Config {
 	cfg := noTiers()

@@ -61,8 +61,9 @@ type Kind struct {
 
 var zeroKind Kind
 
-// Flow names whose work it is: a client's network, say. The zero Flow is one
-// like any other.
+// Flow names whose work it is: a client's network, as [net/netip.Addr.As16] has its
+// address. Flows of one IPv6 /48 have few turns among them. The zero Flow is one like
+// any other.
 type Flow [16]byte
 
 // New returns an open gate with one lane, which has the given number of places

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +88,20 @@ func (q *queue) check(t *testing.T) {
 	}
 	if q.last != prev || q.n != n || len(q.flows) != flows || q.longest != longest {
 		t.Errorf("the queue says %d waiters in %d flows of at most %d; it has %d, %d, %d", q.n, len(q.flows), q.longest, n, flows, longest)
+	}
+	sites := map[Flow]int{}
+	for t := range q.flows {
+		if site, has := t.of.site(); has && !t.rest {
+			sites[site]++
+		}
+	}
+	if !maps.Equal(sites, q.sites) {
+		t.Errorf("sites have %v turns, counted are %v", sites, q.sites)
+	}
+	for site, n := range sites {
+		if n > siteTurns {
+			t.Errorf("site %x has %d turns", site[:6], n)
+		}
 	}
 	like := 0
 	for length, f := range q.byLen {

@@ -153,7 +153,43 @@ func TestFlowsTakePlacesFromTheLongest(t *testing.T) {
 	})
 }
 
-// 100 000 flows leave nothing behind.
+// Somebody sends a request from each of his 65536 networks, and others come after
+// all of those have.
+func TestSiteHasFewTurnsHoweverManyNetworks(t *testing.T) {
+	for _, order := range []Order{Fair, NewestFirst, ControlledDelay} {
+		synctest.Test(t, func(t *testing.T) {
+			g := full(t, 1, 16)
+			g.Configure(Config{Slots: 1, Default: LaneConfig{Queue: 16, Order: order}})
+			crowd := 0
+			flood := func() {
+				for range 100 {
+					crowd++
+					acquireFor(t.Context(), g, Work{Flow: Flow{0x20, 1, 0xd, 0xb8, 0, 1, byte(crowd >> 8), byte(crowd)}, MaxWait: noBound})
+				}
+			}
+			flood()
+			checkOccupancy(t, g, 1, 16)
+			var others []*call
+			for i := range byte(8) {
+				others = append(others, acquireFor(t.Context(), g, Work{Flow: Flow{10: 0xff, 11: 0xff, 12: 192, 14: 2, 15: i}, MaxWait: noBound}))
+				flood()
+			}
+			checkInvariants(t, g)
+			for range len(others) + siteTurns + 1 { // one round
+				g.release()
+				synctest.Wait()
+			}
+			for i, c := range others {
+				if !c.over || c.err != nil {
+					t.Errorf("order %d: %d of the others was not served in its turn: over %v, %v", order, i, c.over, c.err)
+				}
+			}
+			g.Close()
+		})
+	}
+}
+
+// 20 000 flows leave nothing behind.
 func TestFlowsThatHaveGoneAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := full(t, 1, 8)
@@ -164,7 +200,7 @@ func TestFlowsThatHaveGoneAreForgotten(t *testing.T) {
 			c.answered(t, ErrCanceled, 0)
 		}
 		q := &g.lanes[0].queue
-		if len(q.flows) != 0 || q.first != nil || q.last != nil || len(g.backends) != 0 || len(q.byLen) > 2 {
+		if len(q.flows) != 0 || len(q.sites) != 0 || q.first != nil || q.last != nil || len(g.backends) != 0 || len(q.byLen) > 2 {
 			t.Errorf("left are %d flows, %d backends, %d lengths", len(q.flows), len(g.backends), len(q.byLen))
 		}
 		g.release()

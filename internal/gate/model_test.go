@@ -25,7 +25,7 @@ type modelLane struct {
 	name    string
 	open    bool
 	queue   []*modelCall // in the order of arrival
-	turns   []Flow       // of the flows in queue, the next first
+	turns   []turn       // of those in queue, the next first
 	granted uint64
 	pace
 }
@@ -33,6 +33,7 @@ type modelLane struct {
 // A modelCall is one Acquire as the model sees it.
 type modelCall struct {
 	work     Work
+	turn     turn
 	lane     *modelLane
 	at       time.Duration // when it was made
 	start    time.Duration // when its work began; 0: not measured
@@ -106,10 +107,28 @@ func (m *model) newest(ln *modelLane) bool {
 	return ln.Order == NewestFirst || ln.Order == ControlledDelay && ln.standing(m.now)
 }
 
-// of returns those of a queue that belong to a flow, oldest first.
-func (ln *modelLane) of(key Flow) (list []*modelCall) {
+// turnOf is whose turn a newcomer waits for: its flow's own, unless others of its
+// site wait in the turn that is for the rest of them, or have four already.
+func (ln *modelLane) turnOf(key Flow) turn {
+	site := Flow{}
+	copy(site[:6], key[:6])
+	own, rest := turn{of: key}, turn{of: site, rest: true}
+	ofSite := 0
+	for _, t := range ln.turns {
+		if !t.rest && site == Flow(slices.Concat(t.of[:6], make([]byte, 10))) {
+			ofSite++
+		}
+	}
+	if site != (Flow{}) && !slices.Contains(ln.turns, own) && (ofSite >= 4 || slices.Contains(ln.turns, rest)) {
+		return rest
+	}
+	return own
+}
+
+// of returns those of a queue that share a turn, oldest first.
+func (ln *modelLane) of(key turn) (list []*modelCall) {
 	for _, c := range ln.queue {
-		if c.work.Flow == key {
+		if c.turn == key {
 			list = append(list, c)
 		}
 	}
@@ -134,7 +153,8 @@ func (m *model) acquire(ln *modelLane, w Work, deadline time.Duration, victim fu
 	if deadline != never {
 		c.deadline = m.now + deadline
 	}
-	mine, newest := len(ln.of(w.Flow)), m.newest(ln)
+	c.turn = ln.turnOf(w.Flow)
+	mine, newest := len(ln.of(c.turn)), m.newest(ln)
 	switch {
 	case deadline == 0:
 		c.answer(m.now, ErrCanceled)
@@ -173,16 +193,16 @@ func (m *model) hopeless(ln *modelLane, c *modelCall) bool {
 		return false
 	}
 	// Who is served before it, by serving all.
-	turns, left, ahead := slices.Clone(ln.turns), map[Flow]int{}, 0
+	turns, left, ahead := slices.Clone(ln.turns), map[turn]int{}, 0
 	for _, key := range turns {
 		left[key] = len(ln.of(key))
 	}
-	if left[c.work.Flow]++; left[c.work.Flow] == 1 {
-		turns = append(turns, c.work.Flow)
+	if left[c.turn]++; left[c.turn] == 1 {
+		turns = append(turns, c.turn)
 	}
 	for ; ; ahead++ {
 		key := turns[0]
-		if left[key]--; key == c.work.Flow && left[key] == 0 {
+		if left[key]--; key == c.turn && left[key] == 0 {
 			break
 		}
 		if turns = turns[1:]; left[key] > 0 {
@@ -215,12 +235,13 @@ func (m *model) join(ln *modelLane, c *modelCall, victim func([]*modelCall) *mod
 		gone := victim(could)
 		m.leave(gone)
 		gone.answer(m.now, ErrQueueFull)
+		c.turn = ln.turnOf(c.work.Flow) // that can have been the last of a turn
 	}
-	if len(ln.of(c.work.Flow)) == 0 {
+	if len(ln.of(c.turn)) == 0 {
 		if newest {
-			ln.turns = slices.Insert(ln.turns, 0, c.work.Flow)
+			ln.turns = slices.Insert(ln.turns, 0, c.turn)
 		} else {
-			ln.turns = append(ln.turns, c.work.Flow)
+			ln.turns = append(ln.turns, c.turn)
 		}
 	}
 	ln.queue = append(ln.queue, c)
@@ -243,8 +264,8 @@ func (m *model) join(ln *modelLane, c *modelCall, victim func([]*modelCall) *mod
 func (m *model) leave(c *modelCall) {
 	ln := c.lane
 	ln.queue = slices.DeleteFunc(ln.queue, func(o *modelCall) bool { return o == c })
-	if len(ln.of(c.work.Flow)) == 0 {
-		ln.turns = slices.DeleteFunc(ln.turns, func(key Flow) bool { return key == c.work.Flow })
+	if len(ln.of(c.turn)) == 0 {
+		ln.turns = slices.DeleteFunc(ln.turns, func(key turn) bool { return key == c.turn })
 	}
 }
 

@@ -89,7 +89,7 @@ func TestAheadIsTheNumberWhoAreServedBefore(t *testing.T) {
 	for range 2000 {
 		var q queue
 		for range rand.IntN(20) {
-			q.join(&waiter{}, Flow{byte(rand.IntN(4))}, false)
+			q.join(&waiter{}, Flow{byte(rand.IntN(4)), 7: byte(rand.IntN(7))}, false)
 			if rand.IntN(4) == 0 { // turns move on
 				f := q.first
 				q.remove(q.next(false))
@@ -99,7 +99,7 @@ func TestAheadIsTheNumberWhoAreServedBefore(t *testing.T) {
 		if q.n == 0 {
 			continue
 		}
-		key := Flow{byte(rand.IntN(5))}
+		key := Flow{byte(rand.IntN(5)), 7: byte(rand.IntN(7))}
 		got := q.ahead(key)
 		w := &waiter{}
 		q.join(w, key, false)

@@ -6,7 +6,8 @@ package gate
 // value is empty.
 type queue struct {
 	n     int // waiters
-	flows map[Flow]*flow
+	flows map[turn]*flow
+	sites map[Flow]int // how many flows with turns of their own a site has; none at 0
 
 	// first to last is the order of turns.
 	first, last *flow
@@ -19,10 +20,10 @@ type queue struct {
 	longest int
 }
 
-// A flow is the waiters of one Flow, oldest first, linked through the waiters
+// A flow is the waiters that share turns, those of one Flow as a rule, oldest first, linked through the waiters
 // themselves: one leaves from any place in constant time.
 type flow struct {
-	key         Flow
+	key         turn
 	n           int
 	first, last *waiter
 
@@ -33,13 +34,15 @@ type flow struct {
 // join adds w at the end of its flow. A flow that was not there gets the last
 // turn, or the next one if the newest is first.
 func (q *queue) join(w *waiter, key Flow, newest bool) {
-	f := q.flows[key]
+	t := q.turnOf(key)
+	f := q.flows[t]
 	if f == nil {
 		if q.flows == nil {
-			q.flows = map[Flow]*flow{}
+			q.flows, q.sites = map[turn]*flow{}, map[Flow]int{}
 		}
-		f = &flow{key: key}
-		q.flows[key] = f
+		f = &flow{key: t}
+		q.flows[t] = f
+		q.countSite(t, 1)
 		q.link(f, newest)
 	}
 	w.flow, w.prev = f, f.last
@@ -73,6 +76,7 @@ func (q *queue) remove(w *waiter) {
 	if f.n == 0 {
 		q.unlink(f)
 		delete(q.flows, f.key)
+		q.countSite(f.key, -1)
 	}
 }
 
@@ -102,7 +106,7 @@ func (q *queue) yields(key Flow) bool {
 		return false
 	}
 	have := 0
-	if f := q.flows[key]; f != nil {
+	if f := q.flows[q.turnOf(key)]; f != nil {
 		have = f.n
 	}
 	return q.longest >= have+2
@@ -123,7 +127,7 @@ func (q *queue) victim(newest bool) *waiter {
 // ahead returns how many would be served before a newcomer of a flow, if nobody
 // else comes.
 func (q *queue) ahead(key Flow) int {
-	mine := q.flows[key]
+	mine := q.flows[q.turnOf(key)]
 	if mine == nil {
 		return q.first.rounds(nil, 1, 1)
 	}

@@ -116,7 +116,8 @@ func (s *script) acquire(maxWait, deadline time.Duration) {
 	lane := ""
 	if !s.hasty {
 		lane = []string{"", "a", "b", "c"}[s.next(4)]
-		w.Flow = Flow{byte(s.next(4))}
+		// Without a site, or six networks of one, or a site with one network.
+		w.Flow = []Flow{{}, {15: 1}, {1}, {1, 7: 1}, {1, 7: 2}, {1, 7: 3}, {1, 7: 4}, {1, 7: 5}, {2}}[s.next(9)]
 		w.Kind = &Kind{Lane: s.gate.Lane(lane), Backend: []string{"", "x", "y"}[s.next(3)]}
 	}
 	before := slices.Clone(s.calls)
