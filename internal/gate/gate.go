@@ -156,7 +156,11 @@ func (g *Gate) wait(ctx context.Context, w *Work) (Slot, error) {
 	now := g.now()
 	deadline := never
 	if !by.IsZero() {
-		deadline = by.Sub(g.began)
+		// From now and not from began: a deadline that somebody wrote by the
+		// calendar is otherwise off by as much as the calendar was set since.
+		if left := time.Until(by); left < never-now {
+			deadline = now + left
+		}
 	}
 
 	g.mu.Lock()
