@@ -50,6 +50,21 @@ func (c *Config) backendsOf(guard string) int {
 	return len(backends)
 }
 
+// backendOf is the backend of all endpoints in a lane, "" if they have several or
+// none.
+func (c *Config) backendOf(guard string, lane LaneConfig) (only string) {
+	for _, e := range c.Endpoints {
+		if e.Guard != guard || !slices.Contains(lane.Classes, e.Class) {
+			continue
+		}
+		if e.Backend == "" || only != "" && only != e.Backend {
+			return ""
+		}
+		only = e.Backend
+	}
+	return only
+}
+
 func (c *Config) validateGuards(f *faults) {
 	for _, name := range slices.Sorted(maps.Keys(c.Guards)) {
 		g, path := c.Guards[name], "guards."+name
@@ -122,7 +137,10 @@ func (c *Config) validateLanes(f *faults, guard string, g GuardConfig) {
 }
 
 // share is a percentage of the slots, rounded down, at least one.
-func share(slots, percent int) int { return max(1, slots*percent/100) }
+func share(slots, percent int) int {
+	// In two parts, for the size of a pool without a bound may be math.MaxInt.
+	return max(1, slots/100*percent+slots%100*percent/100)
+}
 
 // adviseGuards adds what is suspicious about guards.
 func (c *Config) adviseGuards(add func(path, text string, args ...any)) {
@@ -135,6 +153,9 @@ func (c *Config) adviseGuards(add func(path, text string, args ...any)) {
 			add(path+".backend_share", "each of %d backends may hold every slot: one that hangs stops the others too", n)
 		}
 		for _, lane := range slices.Sorted(maps.Keys(g.Lanes)) {
+			if only := c.backendOf(name, g.Lanes[lane]); only != "" && g.MaxInFlight > 0 && g.BackendShare < 100 && g.Lanes[lane].Reserve > share(g.MaxInFlight, g.BackendShare) {
+				add(path+".lanes."+lane+".reserve", "the lane reserves %d slots, and its one backend %s may hold %d: nobody ever gets the others", g.Lanes[lane].Reserve, only, share(g.MaxInFlight, g.BackendShare))
+			}
 			for i, class := range g.Lanes[lane].Classes {
 				if !slices.ContainsFunc(c.Endpoints, func(e Endpoint) bool { return e.Class == class && e.Guard == name }) {
 					add(fmt.Sprintf("%s.lanes.%s.classes[%d]", path, lane, i), "no endpoint of class %s names guard %s: the lane holds only where the program calls Guard itself", class, name)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -146,6 +147,34 @@ func TestSiteWithManyNetworksDoesNotKeepOthersOutOfTheQueue(t *testing.T) {
 		first.admittedAt(7 * time.Second) // after who was there, four networks and the rest of them
 		second.admittedAt(8 * time.Second)
 	})
+}
+
+func TestShareOfThePoolIsAtLeastASlotAndNeverMoreThanAll(t *testing.T) {
+	for _, tt := range []struct{ slots, percent, want int }{
+		{1, 1, 1}, {8, 75, 6}, {7, 50, 3}, {150, 75, 112}, {199, 1, 1}, {8, 100, 8}, {math.MaxInt, 100, math.MaxInt},
+		{math.MaxInt, 50, math.MaxInt / 2},
+	} {
+		if got := share(tt.slots, tt.percent); got != tt.want {
+			t.Errorf("%d %% of %d slots are %d, want %d", tt.percent, tt.slots, got, tt.want)
+		}
+	}
+}
+
+// A pool that bounds nothing must not make a lane one of a single slot.
+func TestPoolWithoutABoundLeavesLanesWithoutOne(t *testing.T) {
+	cfg := laned(0, LaneConfig{Reserve: 1})
+	l := newLimiter(t, cfg, WithPoolSize("hsm", func() int { return math.MaxInt }))
+	for range 3 {
+		_, err := l.Guard("hsm").AcquireFor(t.Context(), Info{Class: "ocsp"})
+		admittedTo(t, err)
+	}
+}
+
+func admittedTo(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("got %v, want a slot", err)
+	}
 }
 
 // sharing is a guard with two backends, of which one may hold 75 % by default.
