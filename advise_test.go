@@ -92,6 +92,12 @@ func TestWhatIsLegalButSuspiciousIsAdvisedUpon(t *testing.T) {
 		{"a lane for a class that does not come to the guard", func(c *Config) {
 			c.Guards["hsm"] = GuardConfig{MaxInFlight: 4, Lanes: map[string]LaneConfig{"a": {Classes: []Class{"order", "other"}}}}
 		}, []suspicion{{"guards.hsm.lanes.a.classes[1]", "no endpoint of class other"}}},
+		{"a reserve that the share of its one backend has no room for", func(c *Config) {
+			c.Endpoints[0].Backend = "left"
+			c.Endpoints = append(c.Endpoints, Endpoint{Class: "right", Guard: "hsm", Backend: "right"}, Endpoint{Class: "any", Guard: "hsm"})
+			c.Guards["hsm"] = GuardConfig{MaxInFlight: 8, BackendShare: 25, Lanes: map[string]LaneConfig{
+				"a": {Classes: []Class{"order"}, Reserve: 3}, "b": {Classes: []Class{"right", "any"}, Reserve: 3}}}
+		}, []suspicion{{"guards.hsm.lanes.a.reserve", "its one backend left may hold 2"}}},
 		{"a guard that no endpoint names", func(c *Config) { c.Endpoints[0].Guard = "" }, []suspicion{{"guards", "no endpoint names a guard"}}},
 		{"tiers in shadow", func(c *Config) { c.Shadow = []string{"fleet", "global"} }, []suspicion{
 			{"shadow[0]", "tier fleet only counts"}, {"shadow[1]", "tier global only counts"}}},
