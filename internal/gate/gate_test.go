@@ -40,7 +40,7 @@ func checkInvariants(t *testing.T, g *Gate) {
 		if ln.held < 0 {
 			t.Errorf("lane %q holds %d, want none below zero", ln.name, ln.held)
 		}
-		if ln.queue.n > 0 && ln.mayTake() {
+		if ln.queue.n > 0 && g.mayTake(ln) {
 			t.Errorf("lane %q: %d wait beside a slot that is free for them", ln.name, ln.queue.n)
 		}
 		if ln.reserve > ln.limit {

@@ -45,14 +45,14 @@ func (ln *Lane) configure(c LaneConfig) {
 	}
 }
 
-// mayTake reports whether a slot is free for this lane: one of its own reserve,
+// mayTake reports whether a slot is free for a lane: one of its own reserve,
 // or one that nobody has reserved.
 //
 // Where the reserve was raised while the slots were taken, free slots may be
 // fewer than reserved ones; a lane below its reserve then takes what there is.
-func (ln *Lane) mayTake() bool {
-	free := ln.gate.slots - ln.gate.held
-	return free > 0 && ln.held < ln.limit && (ln.held < ln.reserve || free > ln.gate.unfilled)
+func (g *Gate) mayTake(ln *Lane) bool {
+	free := g.slots - g.held
+	return free > 0 && ln.held < ln.limit && (ln.held < ln.reserve || free > g.unfilled)
 }
 
 // before reports whether ln is to be served before other.
@@ -142,7 +142,7 @@ func (g *Gate) Wait(ln *Lane) (wait time.Duration, known bool) {
 	if ln == nil || !ln.open {
 		ln = g.lanes[0]
 	}
-	if ln.mayTake() {
+	if g.mayTake(ln) {
 		return 0, true
 	}
 	if ln.queue.n == 0 {
