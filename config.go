@@ -305,7 +305,9 @@ type GuardConfig struct {
 	// request that would wait for longer, as far as can be told from how quickly
 	// the queue moves, is shed when it comes. A client that leaves is noticed at
 	// once if its body is no longer than 64 KiB, over HTTP/1.1; else when the wait
-	// is over.
+	// is over. The server's ReadTimeout goes on meanwhile: of a longer body, or one
+	// of a kind that is not read before (api, page, s3, crl), the handler cannot read
+	// the rest when it is over.
 	AcquireTimeout Duration `json:"acquire_timeout" yaml:"acquire_timeout" toml:"acquire_timeout"`
 	// BackendShare is the percentage of slots that one backend may hold, rounded
 	// down, at least one slot; a request above it is shed at once (requirement

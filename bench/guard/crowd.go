@@ -19,6 +19,7 @@ type stream struct {
 	burst    time.Duration // arrive five times as often for so long, then not at all for four times that; 0: evenly
 	flows    int           // addresses
 	first    int           // the first of them
+	site     bool          // all of them are networks of one IPv6 /48
 	patience time.Duration // a client leaves after so long
 	unseen   bool          // and nobody notices
 	service  time.Duration // mean; half of it is fixed, half exponential
@@ -175,6 +176,9 @@ func gateDoor(name string, order gate.Order, flows bool) door {
 			w := gate.Work{Kind: kinds[c.stream], MaxWait: whole(s.timeout)}
 			if flows {
 				w.Flow = gate.Flow{0: byte(c.flow >> 8), 1: byte(c.flow)}
+				if c.stream.site {
+					w.Flow = gate.Flow{0: 0x20, 6: byte(c.flow >> 8), 7: byte(c.flow)}
+				}
 			}
 			return g.Hold(ctx, &w)
 		}

@@ -30,6 +30,8 @@ func TestWhatTheDisciplinesDo(t *testing.T) {
 		{"one address sends 80 %", "fair", "heavy", 30, 45},
 		{"one address sends 80 %", "newest_first", "light", 99, 100},
 		{"one address sends 80 %", "controlled_delay", "light", 97, 100},
+		{"the networks of one IPv6 site send 80 %", "fair", "light", 99, 100},
+		{"the networks of one IPv6 site send 80 %", "newest_first", "light", 99, 100},
 		{"queue 2048, leavers unnoticed", "fair", "", 0, 40},
 		{"queue 2048, leavers unnoticed", "newest_first", "", 97, 110},
 		{"queue 2048, leavers unnoticed", "controlled_delay", "", 97, 103},

@@ -68,6 +68,12 @@ func scenarios(length time.Duration) []scenario {
 			heavy.name, heavy.rate, heavy.flows, heavy.first = "heavy", 640, 1, 199
 			s.streams = []stream{light, heavy}
 		}),
+		one("the networks of one IPv6 site send 80 %", func(s *scenario) {
+			light, site := crowd(), crowd()
+			light.name, light.rate, light.flows = "light", 160, 199
+			site.name, site.rate, site.flows, site.first, site.site = "site", 640, 5000, 199, true
+			s.streams = []stream{light, site}
+		}),
 		one("queue 2048, leavers unnoticed", func(s *scenario) { s.queue, s.streams[0].unseen = 2048, true }),
 		one("queue 2048, leavers unnoticed, acquire_timeout 1 s", func(s *scenario) {
 			s.queue, s.streams[0].unseen, s.timeout = 2048, true, time.Second
