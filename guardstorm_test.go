@@ -2,15 +2,19 @@ package weir
 
 import (
 	"context"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Everything that can happen to a slot, at random instants: clients that leave,
@@ -113,6 +117,50 @@ func stormOverGuard(t *testing.T, switched bool) {
 	}
 	for _, release := range slots {
 		release()
+	}
+}
+
+// Over a connection, streams are reset and connections closed while their requests
+// wait, work, or are answered.
+func TestClientsThatGoOverAConnectionLoseNoSlot(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		t.Run(map[bool]string{false: "HTTP/1.1", true: "HTTP/2"}[http2], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reg := prometheus.NewRegistry()
+				l := newLimiter(t, guarded(3, 4, 10*time.Millisecond), WithRegisterer(reg))
+				var inside meter
+				client := piped(t, http2, 20*time.Millisecond, l.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					inside.enter()
+					defer inside.exit()
+					time.Sleep(time.Duration(rand.IntN(5000)) * time.Microsecond)
+					served(w, r)
+				})))
+				var wg sync.WaitGroup
+				for range 500 {
+					time.Sleep(time.Duration(rand.IntN(1000)) * time.Microsecond)
+					wg.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(12_000))*time.Microsecond)
+						defer cancel()
+						r, _ := http.NewRequestWithContext(ctx, "POST", "http://ca.example/sign", strings.NewReader("x"))
+						if resp, err := client.Do(r); err == nil {
+							_, _ = io.Copy(io.Discard, resp.Body)
+							_ = resp.Body.Close()
+						}
+					})
+				}
+				wg.Wait()
+				time.Sleep(time.Second)
+				occupied(t, l, 0, 0)
+				if n := inside.most.Load(); n > 3 || n < 2 {
+					t.Errorf("%d were at work at once, want up to 3", n)
+				}
+				for _, gauge := range []string{"weir_hsm_guard_in_flight", "weir_hsm_guard_queue_depth"} {
+					if got := metric(t, reg, gauge, "guard", "hsm"); got != 0 {
+						t.Errorf("%s is %v, want 0", gauge, got)
+					}
+				}
+			})
+		})
 	}
 }
 
