@@ -732,8 +732,8 @@ func TestFloodOfRefusalsFillsNoLog(t *testing.T) {
 			to("sign", "198.51.100.66"), // denied
 			withHeader(to("sign", carol), "Account", "victim"),
 		}
-		for range 2 { // drains the account
-			send(h, withHeader(to("sign", fmt.Sprintf("192.0.2.%d", 50+rand.IntN(100))), "Account", "victim"))
+		for i := range 2 { // drains the account
+			send(h, withHeader(to("sign", fmt.Sprintf("192.0.2.%d", 50+i)), "Account", "victim"))
 		}
 		log.lines = nil
 		for i := range flood {
