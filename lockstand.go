@@ -17,8 +17,12 @@ import (
 // same window. On return the counts are not merged, and what is locked here stays
 // so until it ends.
 
-// beginLock asks whether an attempt may be made.
+// beginLock asks whether an attempt may be made. The store is asked even if the
+// request is over: who closes its half of the connection, or trickles its body until
+// a deadline has passed, still reads the answer, and would else guess where nobody
+// counts. The store's own timeout bounds the wait.
 func (l *Limiter) beginLock(ctx context.Context, a *Attempt) store.LockVerdict {
+	ctx = context.WithoutCancel(ctx)
 	if l.locker == store.Locker(l.local) {
 		return l.beginLocally(ctx, a)
 	}
@@ -31,9 +35,7 @@ func (l *Limiter) beginLock(ctx context.Context, a *Attempt) store.LockVerdict {
 		l.recall.begun(&a.at, v)
 		return v
 	}
-	if ctx.Err() != context.Canceled { // a client that left is no failure of the store
-		l.storeFailed("begin", err)
-	}
+	l.storeFailed("begin", err)
 	if a.p.cfg.Store.OnError == "allow" {
 		return store.LockVerdict{Refused: -1}
 	}
