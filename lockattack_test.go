@@ -2,6 +2,7 @@ package weir
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,6 +83,44 @@ func TestGuessesOfARequestThatIsOverAreCounted(t *testing.T) {
 				if told != 10 {
 					t.Errorf("%s, on_error %s: %d guesses were told, want 10", tt.name, onError, told)
 				}
+			}
+		}
+	})
+}
+
+// raving is a store that blames a counter that was not asked.
+type raving struct{ store.Store }
+
+func (raving) Begin(context.Context, *store.Attempt) (store.LockVerdict, error) {
+	return store.LockVerdict{Refused: 7, RetryAfter: time.Hour}, nil
+}
+
+func (raving) Settle(context.Context, *store.Attempt, store.Outcome) (store.LockVerdict, error) {
+	return store.LockVerdict{Refused: 9, Started: 1 << 30}, nil
+}
+
+func (raving) Unlock(context.Context, string, store.Key, store.Key) (bool, error) {
+	return false, errors.ErrUnsupported
+}
+
+func (raving) Locks(_ context.Context, _ string, _ int, dst []store.Lock) ([]store.Lock, error) {
+	return dst, errors.ErrUnsupported
+}
+
+func (raving) LockSize(string) store.LockSize { return store.LockSize{} }
+
+func (raving) ConfigureLocks(store.LockScope) {}
+
+type ravingPinging struct{ raving }
+
+func (ravingPinging) Ping(context.Context) error { return nil }
+
+func TestAStoreThatBlamesWhatWasNotAskedFailsNoRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, s := range []store.Store{raving{store.NewMemory()}, ravingPinging{raving{store.NewMemory()}}} {
+			r := lockReplicas(t, 1, s, nil)[0]
+			if n := r.told(30, "bob"); n != 10 {
+				t.Errorf("%T: %d were told, want 10", s, n)
 			}
 		}
 	})

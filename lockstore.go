@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 
+	"github.com/weir-go/weir/internal/takeover"
 	"github.com/weir-go/weir/store"
 )
 
@@ -24,14 +25,14 @@ func (f foreignLocker) Begin(ctx context.Context, a *store.Attempt) (v store.Loc
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	defer panicAsError(&err)
-	return f.Locker.Begin(ctx, a)
+	return takeover.Sound(a)(f.Locker.Begin(ctx, a))
 }
 
 func (f foreignLocker) Settle(ctx context.Context, a *store.Attempt, o store.Outcome) (v store.LockVerdict, err error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	defer panicAsError(&err)
-	return f.Locker.Settle(ctx, a, o)
+	return takeover.Sound(a)(f.Locker.Settle(ctx, a, o))
 }
 
 // configureLocks tells the stores how many counters to keep, and has what the

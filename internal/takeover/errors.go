@@ -15,7 +15,7 @@ var ErrOpen = errors.New("not asked: the store has failed, and is not back yet")
 var (
 	errStalled = errors.New("no answer: the oldest call under way is too old")
 	errGivenUp = errors.New("given up: the store has failed meanwhile")
-	errStates  = errors.New("the store answered about other checks than it was asked")
+	errStates  = errors.New("the store answered about other checks or counters than it was asked")
 )
 
 // Panic is a panic of a store, as an error.

@@ -34,9 +34,24 @@ func (s *Store) try(ctx context.Context, op string, f func(context.Context) erro
 	return s.call(ctx, c, op, f)
 }
 
+// Sound makes an error of a verdict that names counters which the attempt is not
+// under: whoever looks up what it blames must not be led astray.
+func Sound(a *store.Attempt) func(store.LockVerdict, error) (store.LockVerdict, error) {
+	n := len(a.Counters)
+	if a.Account.Scope != "" {
+		n++
+	}
+	return func(v store.LockVerdict, err error) (store.LockVerdict, error) {
+		if err == nil && (v.Refused >= n || v.Started>>n != 0) {
+			return store.LockVerdict{Refused: -1}, errStates
+		}
+		return v, err
+	}
+}
+
 func (l locker) Begin(ctx context.Context, a *store.Attempt) (v store.LockVerdict, err error) {
 	err = l.s.try(ctx, "begin", func(ctx context.Context) (err error) {
-		v, err = l.Locker.Begin(ctx, a)
+		v, err = Sound(a)(l.Locker.Begin(ctx, a))
 		return err
 	})
 	return v, err
@@ -44,7 +59,7 @@ func (l locker) Begin(ctx context.Context, a *store.Attempt) (v store.LockVerdic
 
 func (l locker) Settle(ctx context.Context, a *store.Attempt, o store.Outcome) (v store.LockVerdict, err error) {
 	err = l.s.try(ctx, "settle", func(ctx context.Context) (err error) {
-		v, err = l.Locker.Settle(ctx, a, o)
+		v, err = Sound(a)(l.Locker.Settle(ctx, a, o))
 		return err
 	})
 	return v, err
