@@ -156,7 +156,7 @@ func turnedAway(b *testing.B, s *Store, checks []store.Check) error {
 // all attempts settle without a lock; a crowd at one key carries places along.
 func BenchmarkAttempt(b *testing.B) {
 	server := redistest.Start(b)
-	for _, held := range []int{0, 10, 100} {
+	for _, held := range []int{0, 10, 100, 1000} {
 		b.Run(fmt.Sprint("held=", held), func(b *testing.B) {
 			s := alone(b, server)
 			attempt := func() *store.Attempt {

@@ -3,17 +3,21 @@
 --
 -- A counter is kept as "count:from:ends:locked:held". The count is open, or the
 -- lock holds, for instants before ends; from is when that began. Held are the
--- places reserved, each as "ticket@until,". Instants are microseconds since 1970
--- by this server's clock. Who has signed in to an account is kept as
--- "caller@instant," for each.
+-- places reserved, each as "ticket@until," with 16 digits each, in the order in
+-- which they end: so they are counted by their length and never taken apart, for
+-- whoever keeps many attempts under way would else keep this server busy. Instants
+-- are microseconds since 1970 by this server's clock. Who has signed in to an account
+-- is kept as "caller@instant," for each.
 --
 -- Plain Lua 5.1. What is to be written is written at the end, SET before all
 -- else: a server that is out of memory refuses the first, and nothing has changed.
 
-local floor, ceil, max = math.floor, math.ceil, math.max
-local find, sub, match, gmatch, format = string.find, string.sub, string.match, string.gmatch, string.format
+local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
+local find, sub, gsub, match, gmatch, format = string.find, string.sub, string.gsub, string.match, string.gmatch, string.format
 local century = 3155760000000 -- milliseconds
 local place = 30000000        -- how long one is reserved: store.ReservationTTL
+local width = 34              -- of a place, in bytes
+local most = 1000             -- places of a counter; see begin.lua
 local remembered = 64         -- callers of an account: store.KnownCallers
 local listed = 10000          -- locks of a scope in its index
 
@@ -22,23 +26,57 @@ local now = time[1] * 1000000 + time[2]
 
 local order, named = {}, {}
 
+-- When place i ends, from 0 on.
+local function endOf(held, i)
+  return tonumber(sub(held, i * width + 18, i * width + 33)) or 0
+end
+
+-- The places that have not ended, and whether their ends had to be changed.
+local function open(held)
+  local n = #held / width
+  if n ~= floor(n) then -- not ours
+    return '', false
+  end
+  -- An end that lies too far ahead is of a clock that was set back. Those of the
+  -- ones behind it do as well, and stay in order.
+  local changed = n > 0 and endOf(held, n - 1) > now + place
+  if changed then
+    held = gsub(held, '@(%d+),', function(to)
+      return format('@%016.0f,', min(tonumber(to), now + place))
+    end)
+  end
+  if n == 0 or endOf(held, 0) > now then -- nearly always
+    return held, changed
+  end
+  local low, high = 1, n
+  while low < high do
+    local i = floor((low + high) / 2)
+    if endOf(held, i) <= now then
+      low = i + 1
+    else
+      high = i
+    end
+  end
+  return sub(held, low * width + 1), changed
+end
+
 -- The counter of a name as of now; the same one for a name that comes twice.
 local function counter(name, s)
   local c = named[name]
   if c then
     return c
   end
-  c = { name = name, there = s, count = 0, from = 0, ends = 0, locked = false, held = {}, changed = false }
+  c = { name = name, there = s, count = 0, from = 0, ends = 0, locked = false, held = '', changed = false }
   named[name] = c
   order[#order + 1] = c
-  local count, from, ends, lock, held
-  if s then
-    count, from, ends, lock, held = match(s, '^(%d+):(%d+):(%d+):([01]):(.*)$')
+  local count, from, ends, lock, at
+  if s then -- a pattern's .* would look at each byte of what follows
+    count, from, ends, lock, at = match(s, '^(%d+):(%d+):(%d+):([01]):()')
   end
-  if not count then -- absent, or not ours
+  count, from, ends = tonumber(count or ''), tonumber(from or ''), tonumber(ends or '')
+  if not count or count > 2 ^ 31 or from > 1e17 or ends > 1e17 then -- absent, or not ours
     return c
   end
-  count, from, ends = tonumber(count), tonumber(from), tonumber(ends)
   -- A beginning that lies ahead is a clock that was set back, or another server's
   -- since a failover. It begins anew, now, and does not last until that clock is
   -- there again.
@@ -48,15 +86,9 @@ local function counter(name, s)
   if now < ends then
     c.count, c.from, c.ends, c.locked = count, from, ends, lock == '1'
   end
-  for ticket, to in gmatch(held, '(%x+)@(%d+),') do
-    to = tonumber(to)
-    if to > now + place then
-      to, c.changed = now + place, true
-    end
-    if to > now then
-      c.held[#c.held + 1] = { ticket, to }
-    end
-  end
+  local again
+  c.held, again = open(sub(s, at))
+  c.changed = c.changed or again
   return c
 end
 
@@ -88,14 +120,21 @@ local function forgive(c, n)
   end
 end
 
+-- How many places are reserved.
+local function places(c)
+  return #c.held / width
+end
+
+local function reserve(c, ticket)
+  c.held, c.changed = c.held .. ticket .. format('@%016.0f,', now + place), true
+end
+
 local function release(ticket)
   for i = 1, #order do
-    local c = order[i]
-    for j = #c.held, 1, -1 do
-      if c.held[j][1] == ticket then
-        table.remove(c.held, j)
-        c.changed = true
-      end
+    local c = order[i] -- nothing has the ticket 0, which is not found
+    local at = find(c.held, ticket .. '@', 1, true)
+    if at then
+      c.held, c.changed = sub(c.held, 1, at - 1) .. sub(c.held, at + width), true
     end
   end
 end
@@ -114,21 +153,20 @@ end
 local function save()
   for i = 1, #order do
     local c = order[i]
-    if c.changed and (c.count > 0 or #c.held > 0) then
-      local ends, held = now, {}
+    if c.changed and (c.count > 0 or c.held ~= '') then
+      local ends = now
       if c.count > 0 then
         ends = c.ends
       end
-      for j = 1, #c.held do
-        ends = max(ends, c.held[j][2])
-        held[j] = c.held[j][1] .. '@' .. format('%.0f', c.held[j][2]) .. ','
+      if c.held ~= '' then
+        ends = max(ends, endOf(c.held, places(c) - 1))
       end
-      redis.call('SET', c.name, format('%.0f:%.0f:%.0f:%s:', c.count, c.from, c.ends, c.locked and '1' or '0') .. table.concat(held), 'PX', life(ends))
+      redis.call('SET', c.name, format('%.0f:%.0f:%.0f:%s:', c.count, c.from, c.ends, c.locked and '1' or '0') .. c.held, 'PX', life(ends))
     end
   end
   for i = 1, #order do
     local c = order[i]
-    if c.changed and c.there and c.count == 0 and #c.held == 0 then
+    if c.changed and c.there and c.count == 0 and c.held == '' then
       redis.call('DEL', c.name)
     end
   end
@@ -190,8 +228,8 @@ local function attempt()
     }
     account.limit = q
     local _, at = find(account.callers, account.caller .. '@', 1, true)
+    at = at and tonumber(match(account.callers, '^%d+', at + 1) or '')
     if at and account.remember > 0 then
-      at = tonumber(match(account.callers, '^%d+', at + 1))
       account.known = account.known or now - at <= account.remember
     end
     if account.known then

@@ -157,8 +157,8 @@ func (k keyspace) attemptCall(p *lockPart, ticket uint64, word string, before in
 }
 
 // ticketText is a ticket as the scripts compare it: Lua's numbers do not hold 64
-// bits. Nothing has the ticket 0.
-func ticketText(ticket uint64) string { return strconv.FormatUint(ticket, 16) }
+// bits. All have one width. Nothing has the ticket 0.
+func ticketText(ticket uint64) string { return fmt.Sprintf("%016x", ticket) }
 
 // lockReply is what begin.lua or settle.lua answers.
 type lockReply struct {
