@@ -224,9 +224,10 @@ type AuditEvent struct {
 // which credential at the address; the counts of the address as a whole are
 // cleared in any case.
 //
-// With a shared store that is for all processes, but for what others have locked
-// themselves while the store was away: that ends by itself. If the store fails, what
-// this process has locked is lifted all the same, and the error is returned.
+// With a shared store that is for all processes, for others within a second, but for
+// what others have locked themselves while the store was away: that ends by itself. If
+// the store fails, what this process has locked is lifted all the same, and the error
+// is returned.
 func (l *Limiter) Unlock(ctx context.Context, c Credential, addr netip.Addr) (lifted int, err error) {
 	p := l.policy.Load()
 	if p.lock == nil {
@@ -242,7 +243,7 @@ func (l *Limiter) Unlock(ctx context.Context, c Credential, addr netip.Addr) (li
 		lockers := []store.Locker{l.locker}
 		if l.locker != store.Locker(l.local) { // what it has locked while it stood in
 			lockers = append(lockers, l.local)
-			l.recall.forget(scope, key, caller)
+			defer l.recall.forget(scope, key, caller) // then: answers that are under way still tell of the lock
 		}
 		for _, locker := range lockers {
 			was, err := locker.Unlock(ctx, scope, key, caller)

@@ -17,14 +17,21 @@ const recallBound = 1 << 16
 // which locks hold, and who is known at which account. It is asked only while that
 // store fails: so an outage neither frees who was locked before it nor locks out
 // who would have been admitted to a locked account. While the store answers, its
-// answer is what counts; it may have been unlocked by another process.
+// answer is what counts, for another process may have unlocked; a refusal is repeated
+// for a second (see refuses).
 type recall struct {
 	base time.Time
 
-	mu      sync.Mutex // guards what follows
-	locks   *simplelru.LRU[lockID, int64]
-	callers *simplelru.LRU[lockID, int64] // until when they are known
+	mu       sync.Mutex // guards what follows
+	locks    *simplelru.LRU[lockID, seenLock]
+	callers  *simplelru.LRU[lockID, int64] // until when they are known
+	refusals *simplelru.LRU[refusalID, refusal]
+	lifted   int64 // when a lock was last lifted here; what was asked before tells no lock
 }
+
+// seenLock is a lock that holds until an instant, and when it was heard of: an
+// admission that was asked for before may be older than the lock.
+type seenLock struct{ until, at int64 }
 
 // lockID is one counter or, among callers, one address at one account.
 type lockID struct {
@@ -34,12 +41,14 @@ type lockID struct {
 
 func newRecall() *recall {
 	r := &recall{base: time.Now()}
-	r.locks, _ = simplelru.NewLRU[lockID, int64](recallBound, nil)
+	r.locks, _ = simplelru.NewLRU[lockID, seenLock](recallBound, nil)
 	r.callers, _ = simplelru.NewLRU[lockID, int64](recallBound, nil)
+	r.refusals, _ = simplelru.NewLRU[refusalID, refusal](refusalBound, nil)
 	return r
 }
 
-func (r *recall) now() int64 { return int64(time.Since(r.base)) }
+// now is nanoseconds since the recall was made, from 1 on.
+func (r *recall) now() int64 { return int64(time.Since(r.base)) + 1 }
 
 // after is an instant from now, without overflow.
 func after(now int64, d time.Duration) int64 {
@@ -71,34 +80,40 @@ func counters(a *store.Attempt) int {
 	return len(a.Counters) + 1
 }
 
-// begun notes what the store said to the begin of an attempt.
-func (r *recall) begun(a *store.Attempt, v store.LockVerdict) {
+// begun notes what the store said to the begin of an attempt, about which it was
+// asked at the instant sent.
+func (r *recall) begun(a *store.Attempt, v store.LockVerdict, sent int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.note(a, v)
+	r.note(a, v, sent)
 	if v.Admitted() && r.locks.Len() > 0 {
 		for i := range counters(a) {
-			r.locks.Remove(counterID(a, i, v.Known)) // lifted, or it has ended
+			id := counterID(a, i, v.Known)
+			if l, ok := r.locks.Peek(id); ok && l.at <= sent { // lifted, or it has ended
+				r.locks.Remove(id)
+			}
 		}
 	}
 }
 
-// settled notes what the store said to an outcome.
-func (r *recall) settled(a *store.Attempt, v store.LockVerdict, o store.Outcome) {
+// settled notes what the store said to an outcome, of which it was told at the
+// instant sent.
+func (r *recall) settled(a *store.Attempt, v store.LockVerdict, o store.Outcome, sent int64) {
 	if o == store.Ignored {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.note(a, v)
+	r.note(a, v, sent)
 	now := r.now()
 	for i := range counters(a) {
-		if v.Started&(1<<i) != 0 {
+		if v.Started&(1<<i) != 0 && sent > r.lifted {
 			limit := a.Account.Limit
 			if i < len(a.Counters) {
 				limit = a.Counters[i].Limit
 			}
-			r.locks.Add(counterID(a, i, v.Known), after(now, limit.Lockout))
+			r.locks.Add(counterID(a, i, v.Known), seenLock{after(now, limit.Lockout), now})
+			r.remember(a, i, v.Known, limit.Lockout, sent)
 		}
 	}
 	if acc := &a.Account; v.Admitted() && o == store.Succeeded && acc.Scope != "" && acc.Remember > 0 {
@@ -107,10 +122,11 @@ func (r *recall) settled(a *store.Attempt, v store.LockVerdict, o store.Outcome)
 }
 
 // note notes what both answers tell. r.mu is held.
-func (r *recall) note(a *store.Attempt, v store.LockVerdict) {
+func (r *recall) note(a *store.Attempt, v store.LockVerdict, sent int64) {
 	now, acc := r.now(), &a.Account
-	if !v.Admitted() && !v.Full && v.Refused < counters(a) {
-		r.locks.Add(counterID(a, v.Refused, v.Known), after(now, v.RetryAfter))
+	if !v.Admitted() && !v.Full && sent > r.lifted {
+		r.locks.Add(counterID(a, v.Refused, v.Known), seenLock{after(now, v.RetryAfter), now})
+		r.remember(a, v.Refused, v.Known, v.RetryAfter, sent)
 	}
 	if acc.Scope == "" || acc.Admitted || acc.Remember <= 0 {
 		return // a caller that is admitted anyway tells nothing
@@ -147,17 +163,19 @@ func (r *recall) locked(a *store.Attempt) store.LockVerdict {
 	}
 	now := r.now()
 	for i := range counters(a) {
-		until, ok := r.locks.Peek(counterID(a, i, v.Known))
-		if wait := time.Duration(until - now); ok && wait > v.RetryAfter {
+		lock, ok := r.locks.Peek(counterID(a, i, v.Known))
+		if wait := time.Duration(lock.until - now); ok && wait > v.RetryAfter {
 			v.Refused, v.RetryAfter = i, wait
 		}
 	}
 	return v
 }
 
-// forget drops a lock that was lifted.
+// forget drops a lock that was lifted by now.
 func (r *recall) forget(scope string, key, caller store.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.lifted = r.now()
 	r.locks.Remove(lockID{scope, key, caller})
+	r.refusals.Purge() // it costs a call for each
 }

@@ -22,17 +22,21 @@ import (
 // a deadline has passed, still reads the answer, and would else guess where nobody
 // counts. The store's own timeout bounds the wait.
 func (l *Limiter) beginLock(ctx context.Context, a *Attempt) store.LockVerdict {
-	ctx = context.WithoutCancel(ctx)
 	if l.locker == store.Locker(l.local) {
 		return l.beginLocally(ctx, a)
+	}
+	ctx = context.WithoutCancel(ctx)
+	if v := l.recall.refuses(&a.at); !v.Admitted() {
+		return v
 	}
 	if v := l.lockedHere(ctx, a); !v.Admitted() {
 		return v
 	}
+	sent := l.recall.now()
 	v, err := l.locker.Begin(ctx, &a.at)
 	if err == nil {
 		a.by = l.locker
-		l.recall.begun(&a.at, v)
+		l.recall.begun(&a.at, v, sent)
 		return v
 	}
 	l.storeFailed("begin", err)
@@ -77,11 +81,16 @@ func (l *Limiter) lockedHere(ctx context.Context, a *Attempt) store.LockVerdict 
 	// The account is locked here, but not for a caller that the store knows.
 	there := a.at
 	there.Reserve = store.ReserveNever
+	sent := l.recall.now()
 	w, err := l.locker.Begin(ctx, &there)
-	if err != nil || !w.Known {
+	switch {
+	case err != nil:
+		return v
+	case !w.Known:
+		l.recall.refused(&a.at, v, sent)
 		return v
 	}
-	l.recall.begun(&there, w)
+	l.recall.begun(&there, w, sent)
 	look.Account.Admitted = true
 	if v, err = l.local.Begin(ctx, &look); err != nil || v.Admitted() {
 		return open
@@ -92,11 +101,11 @@ func (l *Limiter) lockedHere(ctx context.Context, a *Attempt) store.LockVerdict 
 // settleLock settles an attempt where it was begun. The client may have gone;
 // its verdict is due all the same. a.mu is held.
 func (l *Limiter) settleLock(a *Attempt, o store.Outcome) store.LockVerdict {
-	ctx := context.Background()
+	ctx, sent := context.Background(), l.recall.now()
 	v, err := a.by.Settle(ctx, &a.at, o)
 	if err == nil {
 		if a.by != store.Locker(l.local) {
-			l.recall.settled(&a.at, v, o)
+			l.recall.settled(&a.at, v, o, sent)
 		}
 		return v
 	}

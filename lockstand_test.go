@@ -263,7 +263,7 @@ func TestAllowTellsWhatTheStoreDoesNotTake(t *testing.T) {
 }
 
 // While the store answers, it alone decides: what another process has unlocked is
-// not remembered here as locked.
+// not remembered here as locked, but for a second.
 func TestALockThatAnotherHasLiftedIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSharedLocks()
@@ -274,6 +274,7 @@ func TestALockThatAnotherHasLiftedIsForgotten(t *testing.T) {
 		if n, err := other.Unlock(t.Context(), Credential{Account: "bob"}, netip.Addr{}); n != 1 || err != nil {
 			t.Fatalf("%d lifted, %v", n, err)
 		}
+		time.Sleep(time.Second)
 		r.answers(t, 200, elsewhere, "bob", "right", "unlocked by another")
 		s.away.Store(true)
 		r.answers(t, 200, "192.0.2.61:1", "bob", "right", "unlocked before the outage")
@@ -344,11 +345,14 @@ func TestWhatIsRememberedOfLocksIsBounded(t *testing.T) {
 	for i := range 3 * recallBound {
 		key := store.Key{byte(i), byte(i >> 8), byte(i >> 16)}
 		a.Counters[0].Key, a.Account.Key, a.Account.Caller = key, key, key
-		r.settled(&a, store.LockVerdict{Refused: -1}, store.Succeeded)
-		r.begun(&a, store.LockVerdict{Refused: 0, RetryAfter: 1<<63 - 1, Known: true})
+		r.settled(&a, store.LockVerdict{Refused: -1}, store.Succeeded, r.now())
+		r.begun(&a, store.LockVerdict{Refused: 0, RetryAfter: 1<<63 - 1, Known: true}, r.now())
 	}
 	if n, m := r.locks.Len(), r.callers.Len(); n != recallBound || m != recallBound {
 		t.Errorf("%d locks and %d callers, want %d each", n, m, recallBound)
+	}
+	if n := r.refusals.Len(); n != refusalBound {
+		t.Errorf("%d refusals, want %d", n, refusalBound)
 	}
 	if v := r.locked(&a); v.Refused != 0 || v.RetryAfter <= 0 {
 		t.Errorf("the last one: %+v", v)
@@ -379,7 +383,7 @@ func TestWhoIsForgottenIsNotAdmittedInAnOutage(t *testing.T) {
 	r := newRecall()
 	a := store.Attempt{Account: store.Account{Counter: store.Counter{Scope: "account"}, Remember: time.Hour}}
 	for _, known := range []bool{false, true, false} {
-		r.begun(&a, store.LockVerdict{Refused: -1, Known: known})
+		r.begun(&a, store.LockVerdict{Refused: -1, Known: known}, r.now())
 		b := a
 		if r.admit(&b); b.Account.Admitted != known {
 			t.Errorf("admitted: %v, and to the store known: %v", b.Account.Admitted, known)
