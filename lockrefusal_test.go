@@ -3,6 +3,7 @@ package weir
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -65,7 +66,13 @@ func TestARefusalAtAnAccountIsOneCallersOnly(t *testing.T) {
 		other.answers(t, 200, home, "bob", "right", "before")
 		r.told(20, "bob")
 		const local = "127.0.0.1:1"
+		forwarded := guesser{r.h, local, "bob"}.request(t.Context(), "right") // so it is not direct
+		forwarded.Header.Set("X-Forwarded-For", "203.0.113.1")
 		for range 3 {
+			w := httptest.NewRecorder()
+			if r.h.ServeHTTP(w, forwarded); w.Code != http.StatusTooManyRequests {
+				t.Errorf("by a proxy on this machine: %d, want 429", w.Code)
+			}
 			r.answers(t, 429, elsewhere, "bob", "right", "locked")
 			r.answers(t, 200, home, "bob", "right", "known to the store only")
 			r.answers(t, 200, local, "bob", "right", "of this machine")
