@@ -84,4 +84,10 @@
 // the remote store, and if they refuse, the lease gets back what was taken. What the
 // remote store tells of a wait counts leased tokens as spent. Leases end when the limit
 // changes, when the scope or bucket is dropped, and when the breaker opens.
+//
+// # Attempts
+//
+// Calls of a Locker cannot be made here instead, so they wait longer: each for its
+// whole [Options.Timeout], also when the breaker has opened for a late answer, until
+// the first of them fails.
 package takeover
