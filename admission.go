@@ -292,9 +292,7 @@ func (l *Limiter) admit(ctx context.Context, p *policy, b *basket) store.Verdict
 		return v
 	}
 	b.states, b.by = b.states[:0], nil
-	if ctx.Err() != context.Canceled { // a client that left is no failure of the store
-		l.storeFailed("admit", err)
-	}
+	l.storeFailed("admit", err)
 	if p.cfg.Store.OnError == "allow" {
 		return store.Verdict{Refused: -1}
 	}

@@ -15,18 +15,20 @@ const storeTimeout = time.Second
 
 // foreign is a store that the program brought and that has no Ping, kept from taking requests down
 // with it: a call that hangs ends at storeTimeout, and a panic is an error like
-// any other.
+// any other. That the client leaves, or its deadline passes, ends no call: it would
+// fail, and with on_error "allow" a client that hangs up half-way, and can still read
+// the answer, would pass uncounted.
 type foreign struct{ store.Store }
 
 func (f foreign) Admit(ctx context.Context, checks []store.Check, dst []store.State) (v store.Verdict, states []store.State, err error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	defer panicAsError(&err)
 	return f.Store.Admit(ctx, checks, dst)
 }
 
 func (f foreign) Refund(ctx context.Context, checks []store.Check) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	defer panicAsError(&err)
 	return f.Store.Refund(ctx, checks)
@@ -35,7 +37,7 @@ func (f foreign) Refund(ctx context.Context, checks []store.Check) (err error) {
 type foreignPeeker struct{ store.Peeker }
 
 func (f foreignPeeker) Peek(ctx context.Context, checks []store.Check, dst []store.State) (v store.Verdict, states []store.State, err error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	defer panicAsError(&err)
 	return f.Peeker.Peek(ctx, checks, dst)

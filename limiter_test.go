@@ -643,19 +643,44 @@ func TestStoreMayLookAtTheRequest(t *testing.T) {
 	}
 }
 
-// A client that leaves while the store is slow is no failure of the store.
-func TestLeavingClientIsNoStoreFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg, opts := fourTiers()
-		s, reg := newBrokenStore(failAtDeadline), prometheus.NewRegistry()
-		h := newLimiter(t, cfg, append(opts, WithStore(s), WithRegisterer(reg))...).Handler(served)
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Millisecond, cancel)
-		send(h, in4(addr1, "f1", "a1").WithContext(ctx))
-		if got := metric(t, reg, "weir_store_errors_total", "op", "admit", "reason", "timeout"); got != 0 {
-			t.Errorf("%v errors counted, want none", got)
-		}
-	})
+// A client that leaves, or whose deadline passes, while the store is slow ends no
+// call: it is no failure of the store, and no way past a limit that is not counted
+// while the store fails.
+func TestLeavingClientIsCountedLikeAnyOther(t *testing.T) {
+	for name, leave := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"gone": func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
+		"too late": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Millisecond)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, reg := newBrokenStore(func(ctx context.Context) error {
+					select {
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-time.After(10 * time.Millisecond):
+						return nil
+					}
+				}), prometheus.NewRegistry()
+				cfg := noTiers()
+				cfg.Tiers.PerIP = perHour(1)
+				cfg.Store.OnError = "allow"
+				h := newLimiter(t, cfg, WithStore(s), WithRegisterer(reg)).Handler(served)
+				for want := range 2 { // the first is admitted, the second is not
+					ctx, stop := leave(t.Context())
+					time.AfterFunc(time.Millisecond, stop)
+					w := send(h, from(addr1).WithContext(ctx))
+					if refused := w.Code == http.StatusTooManyRequests; refused != (want == 1) {
+						t.Errorf("request %d: %d", want, w.Code)
+					}
+				}
+				if got := metric(t, reg, "weir_store_errors_total", "op", "admit", "reason", "timeout"); got != 0 {
+					t.Errorf("%v errors counted, want none", got)
+				}
+			})
+		})
+	}
 }
 
 // A token goes back to whoever gave it: after the store has come back it must

@@ -22,14 +22,14 @@ func lockerOf(s store.Store, local *store.Memory) store.Locker {
 type foreignLocker struct{ store.Locker }
 
 func (f foreignLocker) Begin(ctx context.Context, a *store.Attempt) (v store.LockVerdict, err error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	defer panicAsError(&err)
 	return takeover.Sound(a)(f.Locker.Begin(ctx, a))
 }
 
 func (f foreignLocker) Settle(ctx context.Context, a *store.Attempt, o store.Outcome) (v store.LockVerdict, err error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	defer panicAsError(&err)
 	return takeover.Sound(a)(f.Locker.Settle(ctx, a, o))
