@@ -41,10 +41,10 @@ var beginnings = map[weir.Class]bool{
 	classOther:               true,
 }
 
-// classOf returns the class that a request gets under limits.
-func classOf(t *testing.T, method, path string) (class weir.Class) {
+// classOf returns the class that a request gets.
+func classOf(t *testing.T, cfg weir.Config, method, path string) (class weir.Class) {
 	t.Helper()
-	limiter, err := weir.New(limits(), weir.WithLogger(slog.New(slog.DiscardHandler)))
+	limiter, err := weir.New(cfg, append(poolSizes(8), weir.WithLogger(slog.New(slog.DiscardHandler)))...)
 	require.NoError(t, err)
 	defer limiter.Close()
 	limiter.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -63,7 +63,7 @@ func TestEveryResourceHasItsClassWhateverTheMethod(t *testing.T) {
 			path += "some-id"
 		}
 		for _, method := range append(e.Methods, http.MethodDelete, http.MethodOptions) {
-			require.Equal(t, classes[e.Resource], classOf(t, method, path), "%s %s", method, path)
+			require.Equal(t, classes[e.Resource], classOf(t, limits(), method, path), "%s %s", method, path)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestEveryResourceHasItsClassWhateverTheMethod(t *testing.T) {
 func TestWhatTheAuthorityDoesNotServeIsLimitedToo(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/", "/acme/new-order", "/dir/more", "/order-plz/more"} {
-		require.Equal(t, classOther, classOf(t, http.MethodGet, path), path)
+		require.Equal(t, classOther, classOf(t, limits(), http.MethodGet, path), path)
 	}
 }
 

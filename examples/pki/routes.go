@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/examples/pki/acmeserver"
 	"github.com/weir-go/weir/examples/pki/authority"
 	"github.com/weir-go/weir/examples/pki/estserver"
@@ -49,21 +48,6 @@ func (p *whole) routes(cfg wholeConfig) (all, public http.Handler, err error) {
 	}
 	all = append(public.(routes), route{estserver.Prefix, est}, route{"/", pebble.SignedBy(p.authority, cfg.log)})
 	return all, public, nil
-}
-
-// limited puts the Limiter before h, which serves SCEP among other things. Of
-// requests to SCEP's one path only those that enrol are to wait for the HSM, and
-// which those are the query says, to which patterns do not look. So their class is
-// told to the Limiter.
-func (p *whole) limited(h http.Handler) http.Handler {
-	enrol, other := p.limiter.Protect(weir.ClassSCEP, h), p.limiter.Handler(h)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == scepserver.Path && scepserver.IsEnrolment(r) {
-			enrol.ServeHTTP(w, r)
-			return
-		}
-		other.ServeHTTP(w, r)
-	})
 }
 
 // routes are handlers by the beginning of the path, the first that fits. It is

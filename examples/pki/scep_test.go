@@ -2,13 +2,12 @@ package main
 
 import (
 	"net/http"
-	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/examples/pki/scepserver"
 )
 
 // A queue that is full sheds enrolments by either method, and GetCACaps never:
@@ -45,27 +44,29 @@ func TestACrowdedHSMShedsSCEPEnrolmentsAndNothingElseOfSCEP(t *testing.T) {
 		switch c.Class {
 		case weir.ClassSCEP:
 			require.EqualValues(t, 3, c.Admitted, "an enrolment by GET spends what one by POST does")
-		case classSCEPInfo:
+		case weir.ClassSCEPCA:
 			require.EqualValues(t, 2, c.Admitted)
 		}
 	}
 }
 
-func TestEachEnrolmentIsToldFromTheRest(t *testing.T) {
+// What names its operation in two ways is an enrolment to some server or other:
+// MicroMDM's takes the first of two.
+func TestWhatMayBeAnSCEPEnrolmentIsLimitedAsOne(t *testing.T) {
 	t.Parallel()
-	for request, want := range map[string]bool{
-		"GET /scep?operation=GetCACaps":                        false,
-		"GET /scep?operation=GetCACert":                        false,
-		"GET /scep":                                            false,
-		"GET /scep?operation=PKIOperation&message=MA":          true,
-		"GET /scep?operation=PKIOperation&operation=GetCACaps": true, // what the library takes it for
-		"POST /scep?operation=PKIOperation":                    true,
-		"POST /scep":                                           true,
+	for request, want := range map[string]weir.Class{
+		"GET /scep?operation=GetCACaps":                        weir.ClassSCEPCA,
+		"GET /scep?operation=GetCACert&message=device":         weir.ClassSCEPCA,
+		"GET /scep/?operation=GetCACert":                       weir.ClassSCEPCA,
+		"GET /scep":                                            weir.ClassSCEP,
+		"GET /scep?operation=PKIOperation&message=MA":          weir.ClassSCEP,
+		"GET /scep?operation=PKIOperation&operation=GetCACaps": weir.ClassSCEP,
+		"GET /scep?operation=GetCACaps&operation=PKIOperation": weir.ClassSCEP,
+		"POST /scep?operation=PKIOperation":                    weir.ClassSCEP,
+		"POST /scep?operation=GetCACaps":                       weir.ClassSCEP,
+		"POST /scep":                                           weir.ClassSCEP,
 	} {
-		method, target := request[:3], request[4:]
-		if request[0] == 'P' {
-			method, target = request[:4], request[5:]
-		}
-		require.Equal(t, want, scepserver.IsEnrolment(httptest.NewRequest(method, target, nil)), request)
+		method, target, _ := strings.Cut(request, " ")
+		require.Equal(t, want, classOf(t, wholeLimits(), method, target), request)
 	}
 }

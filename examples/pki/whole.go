@@ -89,8 +89,8 @@ func openWhole(cfg wholeConfig) (_ *whole, err error) {
 	if err != nil {
 		return nil, errors.Join(err, secure.Close(), plain.Close())
 	}
-	p.serve(&http.Server{Handler: p.limited(both), TLSConfig: tlsConfig, ErrorLog: cfg.log}, secure)
-	p.serve(&http.Server{Handler: p.limited(public), ErrorLog: cfg.log}, plain)
+	p.serve(&http.Server{Handler: p.limiter.Handler(both), TLSConfig: tlsConfig, ErrorLog: cfg.log}, secure)
+	p.serve(&http.Server{Handler: p.limiter.Handler(public), ErrorLog: cfg.log}, plain)
 	return p, nil
 }
 

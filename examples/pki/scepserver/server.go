@@ -58,9 +58,3 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	return micromdm.MakeHTTPHandler(micromdm.MakeServerEndpoints(svc), svc, kitlog.NewNopLogger()), nil
 }
-
-// IsEnrolment reports whether a request has something signed: for SCEP that is
-// in the query.
-func IsEnrolment(r *http.Request) bool {
-	return r.Method == http.MethodPost || r.URL.Query().Get("operation") == "PKIOperation"
-}
