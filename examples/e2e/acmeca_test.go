@@ -37,15 +37,12 @@ var silent = weir.WithLogger(slog.New(slog.DiscardHandler))
 // acme starts one with these limits for new orders until t ends.
 func acme(t *testing.T, l limits, opts ...weir.Option) *acmeCA {
 	t.Helper()
-	limiter, err := weir.New(l.pebble(), append(append(l.options(), silent), opts...)...)
+	limiter, err := weir.New(l.pebble(), append(opts, silent)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = limiter.Close() })
 	a := &acmeCA{limiter: limiter, answers: &answers{}}
 	a.Server, err = acmeserver.Start(acmeserver.Config{Wrap: func(ca http.Handler) http.Handler {
-		limited := limiter.Handler(knownChallenges(ca))
-		return a.answers.of(l.drained(limiter, limiter.Handler(nothing), limited, func(r *http.Request) bool {
-			return strings.HasPrefix(r.URL.Path, l.path())
-		}))
+		return a.answers.of(l.protected(limiter, knownChallenges(ca)))
 	}})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)

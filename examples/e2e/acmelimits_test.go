@@ -3,51 +3,21 @@
 package e2e
 
 import (
+	"strings"
+
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/examples/pki/acmeserver"
 )
 
 // pebble is the usual treatment of Pebble's paths, with one class under l.
-func (l limits) pebble() weir.Config {
-	treatment := map[weir.Class]weir.Endpoint{}
-	for _, e := range weir.PKIEndpoints() {
-		treatment[e.Class] = e
-	}
-	cfg := weir.DefaultConfig()
-	for _, at := range pebblePaths {
-		e := treatment[at.class]
-		e.Pattern = at.path
-		if at.path == l.path() {
-			l.narrow(&e)
-		}
-		cfg.Endpoints = append(cfg.Endpoints, e)
-	}
-	return cfg
-}
+func (l limits) pebble() weir.Config { return l.on(weir.PKIEndpoints(weir.LayoutPebble)) }
 
-var pebblePaths = []struct {
-	path  string
-	class weir.Class
-}{
-	{acmeserver.PathNewOrder, weir.ClassACMENewOrder},
-	{acmeserver.PathDirectory, weir.ClassACMEDirectory},
-	{acmeserver.PathNewNonce, weir.ClassACMENewNonce},
-	{acmeserver.PathNewAccount, weir.ClassACMENewAccount},
-	{acmeserver.PathAccount, weir.ClassACMEAccount},
-	{acmeserver.PathOrder, weir.ClassACMEOrder},
-	{acmeserver.PathFinalize, weir.ClassACMEFinalize},
-	{acmeserver.PathAuthz, weir.ClassACMEAuthz},
-	{acmeserver.PathChallenge, weir.ClassACMEChallenge},
-	{acmeserver.PathCertificate, weir.ClassACMECertificate},
-	{acmeserver.PathRenewalInfo, weir.ClassACMERenewalInfo},
-}
-
-// path is the path of the class, of which all requests begin with it.
+// path is what the paths of the class begin with.
 func (l limits) path() string {
-	for _, at := range pebblePaths {
-		if at.class == l.class {
-			return at.path
+	for _, e := range weir.PKIEndpoints(weir.LayoutPebble) {
+		if e.Class == l.narrowed() {
+			path, _, _ := strings.Cut(e.Pattern, "{")
+			return path
 		}
 	}
-	return acmeserver.PathNewOrder
+	panic("Pebble has no " + string(l.class))
 }

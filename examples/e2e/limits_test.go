@@ -3,13 +3,13 @@
 package e2e
 
 import (
+	"cmp"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/problem"
 )
 
 // limits says how a Limiter treats one class of request, under the usual
@@ -33,24 +33,19 @@ const (
 	lifted       // as once, and when the first request was refused the limit is lifted
 )
 
-// options has refusals answered with the status of l.
-func (l limits) options() []weir.Option {
-	if l.status == 0 {
-		return nil
-	}
-	write := func(w problem.Writer) problem.Writer {
-		return func(rw http.ResponseWriter, r *http.Request, rej problem.Rejection) {
-			rej.Status = l.status
-			w(rw, r, rej)
+// narrowed is the class that l is for.
+func (l limits) narrowed() weir.Class { return cmp.Or(l.class, weir.ClassACMENewOrder) }
+
+// on is a Config of these endpoints, with one class under l.
+func (l limits) on(endpoints []weir.Endpoint) weir.Config {
+	cfg := weir.DefaultConfig()
+	for _, e := range endpoints {
+		if e.Class == l.narrowed() {
+			l.narrow(&e)
 		}
+		cfg.Endpoints = append(cfg.Endpoints, e)
 	}
-	return []weir.Option{
-		weir.WithRejection(weir.KindACME, write(problem.ACME)),
-		weir.WithRejection(weir.KindOCSP, write(problem.OCSP)),
-		weir.WithRejection(weir.KindEST, write(problem.EST)),
-		weir.WithRejection(weir.KindSCEP, write(problem.SCEP)),
-		weir.WithRejection(weir.KindCRL, write(problem.Plain)),
-	}
+	return cfg
 }
 
 // narrow gives an endpoint's class one bucket for each address, and no other.
@@ -58,6 +53,7 @@ func (l limits) narrow(e *weir.Endpoint) {
 	wait := weir.Duration(l.maxWait)
 	e.MaxWait = &wait
 	e.Disown = false
+	e.Status = l.status
 	e.Limits = map[string]weir.Limit{
 		weir.TierGlobal:     {},
 		weir.TierPerAccount: {},
@@ -65,24 +61,23 @@ func (l limits) narrow(e *weir.Endpoint) {
 	}
 }
 
-// drained puts whoever takes the tokens in front of h, for the requests that
-// narrowed says are limited. takes is a handler of the limiter before nothing,
-// to spend them by. The token goes in the same instant in which the client's
-// request comes, so that no slow start of a client gives it time to be there
-// again.
-func (l limits) drained(limiter *weir.Limiter, takes, h http.Handler, narrowed func(*http.Request) bool) http.Handler {
+// protected puts the limiter before h, and before that whoever takes the tokens
+// of the class. A token goes in the same instant in which the client's request
+// comes, so that no slow start of a client gives it time to be there again.
+func (l limits) protected(limiter *weir.Limiter, h http.Handler) http.Handler {
+	h, takes := limiter.Handler(h), limiter.Handler(nothing)
 	if l.drain == never {
 		return h
 	}
 	var seen atomic.Bool
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !narrowed(r) {
+	return limiter.ClientIP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if info, _ := weir.FromContext(r.Context()); info.Class != l.narrowed() {
 			h.ServeHTTP(w, r)
 			return
 		}
 		first := !seen.Swap(true)
 		if first || l.drain == always {
-			other := httptest.NewRequestWithContext(r.Context(), http.MethodPost, r.URL.Path, http.NoBody)
+			other := httptest.NewRequest(r.Method, r.URL.RequestURI(), http.NoBody) // in a context of its own
 			other.RemoteAddr = r.RemoteAddr
 			takes.ServeHTTP(httptest.NewRecorder(), other)
 		}
@@ -94,7 +89,7 @@ func (l limits) drained(limiter *weir.Limiter, takes, h http.Handler, narrowed f
 				panic(err) // a Config in force, and an address
 			}
 		}
-	})
+	}))
 }
 
 // nothing is what stands behind a Limiter where only its tokens are wanted.

@@ -33,8 +33,8 @@ const (
 	user, password = "device", "open sesame"
 	challenge      = "hush"
 
-	classCaps weir.Class = "scep_caps" // GetCACaps
-	classCA   weir.Class = "scep_ca"   // GetCACert
+	// classCaps is GetCACaps here, so that it can be refused by itself.
+	classCaps weir.Class = "scep_caps"
 )
 
 // A pki is OCSP, CRL, EST and SCEP of one authority behind one Limiter. It is
@@ -49,10 +49,11 @@ type pki struct {
 // theKey is one for all: RSA keys take long to find, and nobody trusts them.
 var theKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
 
-// open starts a pki with these limits for l.class until t ends.
-func open(t *testing.T, l limits) *pki {
+// open starts a pki with these limits for l.class until t ends, with wraps
+// around its servers.
+func open(t *testing.T, l limits, wraps ...func(http.Handler) http.Handler) *pki {
 	t.Helper()
-	limiter, err := weir.New(l.whole(), append(l.options(), silent)...)
+	limiter, err := weir.New(l.whole(), silent)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = limiter.Close() })
 
@@ -68,11 +69,18 @@ func open(t *testing.T, l limits) *pki {
 	require.NoError(t, err)
 	p.Authority, err = authority.New(authority.Config{Signer: key, OCSP: p.plain + "/ocsp", CRL: p.plain + "/crl"})
 	require.NoError(t, err)
-	handler = p.answers.of(l.protected(t, limiter, p.handlers(t)))
+	servers := p.servers(t)
+	for _, wrap := range wraps {
+		servers = wrap(servers)
+	}
+	handler = p.answers.of(l.protected(limiter, servers))
 
 	p.save(t, "root.pem", "CERTIFICATE", p.Root.Raw)
 	p.save(t, "issuer.pem", "CERTIFICATE", p.Issuer.Raw)
-	secure.TLS = &tls.Config{Certificates: []tls.Certificate{p.issueHost(t)}, ClientAuth: tls.RequestClientCert}
+	secure.TLS = &tls.Config{
+		Certificates: []tls.Certificate{p.issueHost(t)}, ClientAuth: tls.RequestClientCert,
+		DynamicRecordSizingDisabled: true, // strongSwan 5.9.8 does not wait for a second record
+	}
 	plain.Start()
 	secure.StartTLS()
 	t.Cleanup(plain.Close)
@@ -80,23 +88,27 @@ func open(t *testing.T, l limits) *pki {
 	return p
 }
 
-// handlers are what serves each class.
-func (p *pki) handlers(t *testing.T) map[weir.Class]http.Handler {
+// servers are all servers of the authority, each below its path.
+func (p *pki) servers(t *testing.T) http.Handler {
 	t.Helper()
-	est, err := estserver.New(estserver.Config{Authority: p.Authority, User: user, Password: password})
-	require.NoError(t, err)
 	scep, err := scepserver.New(scepserver.Config{Authority: p.Authority, Challenge: challenge})
 	require.NoError(t, err)
 	p.save(t, "ra.pem", "CERTIFICATE", registrar(t, scep).Raw)
-	return map[weir.Class]http.Handler{
-		weir.ClassOCSP:      p.OCSP("/ocsp"),
-		weir.ClassCRL:       p.CRL(),
-		weir.ClassESTEnroll: est,
-		weir.ClassESTInfo:   est,
-		weir.ClassSCEP:      scep,
-		classCaps:           scep,
-		classCA:             scep,
+	below := map[string]http.Handler{
+		"/ocsp":          p.OCSP("/ocsp"),
+		"/crl":           p.CRL(),
+		scepserver.Path:  scep,
+		estserver.Prefix: estserver.New(estserver.Config{Authority: p.Authority, User: user, Password: password}),
 	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for prefix, h := range below {
+			if strings.HasPrefix(r.URL.Path, prefix) {
+				h.ServeHTTP(w, r)
+				return
+			}
+		}
+		http.NotFound(w, r)
+	})
 }
 
 // registrar asks a SCEP server whom requests are encrypted for.
@@ -109,58 +121,15 @@ func registrar(t *testing.T, scep http.Handler) *x509.Certificate {
 	return bundle.Certificates[0]
 }
 
-// classOf tells classes apart here, so that SCEP's, which its query decides,
-// can be refused one by one.
-func classOf(r *http.Request) weir.Class {
-	switch path := r.URL.Path; {
-	case strings.HasPrefix(path, "/ocsp"):
-		return weir.ClassOCSP
-	case strings.HasPrefix(path, "/crl"):
-		return weir.ClassCRL
-	case estserver.IsEnrolment(path):
-		return weir.ClassESTEnroll
-	case strings.HasPrefix(path, estserver.Prefix):
-		return weir.ClassESTInfo
-	}
-	switch r.URL.Query().Get("operation") {
-	case "GetCACaps":
-		return classCaps
-	case "GetCACert":
-		return classCA
-	}
-	return weir.ClassSCEP
-}
-
 // whole is the usual treatment of all classes, with one under l.
 func (l limits) whole() weir.Config {
-	cfg := weir.DefaultConfig()
-	for _, e := range []weir.Endpoint{
-		{Class: weir.ClassOCSP, Kind: weir.KindOCSP},
-		{Class: weir.ClassCRL, Kind: weir.KindCRL},
-		{Class: weir.ClassESTEnroll, Kind: weir.KindEST},
-		{Class: weir.ClassESTInfo, Kind: weir.KindEST},
-		{Class: weir.ClassSCEP, Kind: weir.KindSCEP},
-		{Class: classCaps, Kind: weir.KindSCEP},
-		{Class: classCA, Kind: weir.KindSCEP},
-	} {
-		if e.Class == l.class {
-			l.narrow(&e)
+	endpoints := weir.PKIEndpoints(weir.LayoutPlain)
+	for i := range endpoints {
+		if endpoints[i].Query == "operation=GetCACaps" {
+			endpoints[i].Class = classCaps
 		}
-		cfg.Endpoints = append(cfg.Endpoints, e)
 	}
-	return cfg
-}
-
-// protected puts the limiter in front of each class.
-func (l limits) protected(t *testing.T, limiter *weir.Limiter, handlers map[weir.Class]http.Handler) http.Handler {
-	t.Helper()
-	for class, h := range handlers {
-		handlers[class] = l.drained(limiter, limiter.Protect(class, nothing), limiter.Protect(class, h),
-			func(*http.Request) bool { return class == l.class })
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handlers[classOf(r)].ServeHTTP(w, r)
-	})
+	return l.on(endpoints)
 }
 
 // issueHost saves a certificate for this host, its issuer behind it.

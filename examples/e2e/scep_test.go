@@ -32,7 +32,7 @@ func TestScepclientIsHeld(t *testing.T) {
 }
 
 func TestScepclientIsRefused(t *testing.T) {
-	for _, class := range []weir.Class{weir.ClassSCEP, classCA} {
+	for _, class := range []weir.Class{weir.ClassSCEP, weir.ClassSCEPCA} {
 		for _, status := range []int{often, busy} {
 			name := fmt.Sprintf("%s %d", class, status)
 			t.Run(name, func(t *testing.T) {
@@ -67,9 +67,9 @@ func TestStrongSwanIsRefusedTheCACertificates(t *testing.T) {
 	for _, status := range []int{often, busy} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			t.Parallel()
-			p := open(t, limits{class: classCA, every: time.Hour, drain: always, status: status})
+			p := open(t, limits{class: weir.ClassSCEPCA, every: time.Hour, drain: always, status: status})
 			said, err := command{home: p.dir}.run(t.Context(), "pki", "--scepca", "--url", p.plain+scepserver.Path, "--caout", "ca.pem", "--raout", "ca-ra.pem")
-			tell("strongSwan pki --scepca", debian(t, "strongswan-pki"), fmt.Sprintf("SCEP %s %d", classCA, status), ended(lineWith(said, "response: HTTP"), err))
+			tell("strongSwan pki --scepca", debian(t, "strongswan-pki"), fmt.Sprintf("SCEP %s %d", weir.ClassSCEPCA, status), ended(lineWith(said, "response: HTTP"), err))
 			require.Error(t, err)
 			assert.Contains(t, said, fmt.Sprint("response: HTTP ", status))
 		})
