@@ -34,15 +34,25 @@ type acmeCA struct {
 
 var silent = weir.WithLogger(slog.New(slog.DiscardHandler))
 
-// acme starts one with these limits for new orders until t ends.
+// acme starts one with these limits for l.class until t ends.
 func acme(t *testing.T, l limits, opts ...weir.Option) *acmeCA {
 	t.Helper()
-	limiter, err := weir.New(l.pebble(), append(opts, silent)...)
+	return acmeUnder(t, l.pebble(), l.protected, opts...)
+}
+
+// acmeUnder starts one with this Config until t ends. protect puts the Limiter
+// before the authority; nil does nothing else.
+func acmeUnder(t *testing.T, cfg weir.Config, protect func(*weir.Limiter, http.Handler) http.Handler, opts ...weir.Option) *acmeCA {
+	t.Helper()
+	if protect == nil {
+		protect = (*weir.Limiter).Handler
+	}
+	limiter, err := weir.New(cfg, append(opts, silent)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = limiter.Close() })
 	a := &acmeCA{limiter: limiter, answers: &answers{}}
 	a.Server, err = acmeserver.Start(acmeserver.Config{Wrap: func(ca http.Handler) http.Handler {
-		return a.answers.of(l.protected(limiter, knownChallenges(ca)))
+		return a.answers.of(protect(limiter, knownChallenges(ca)))
 	}})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
