@@ -44,7 +44,7 @@ var beginnings = map[weir.Class]bool{
 // classOf returns the class that a request gets.
 func classOf(t *testing.T, cfg weir.Config, method, path string) (class weir.Class) {
 	t.Helper()
-	limiter, err := weir.New(cfg, append(poolSizes(8), weir.WithLogger(slog.New(slog.DiscardHandler)))...)
+	limiter, err := weir.New(cfg, poolSize(8), weir.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	defer limiter.Close()
 	limiter.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -30,8 +30,8 @@ const (
 // most of them wait for nothing. A guard tells those at once for whom there is no
 // place, and lets the others have a session each.
 func exhaustion(ctx context.Context, w io.Writer, hsm *softhsm.HSM) error {
-	limiter, err := weir.New(crowded(wholeLimits()), append(poolSizes(hsm.Sessions()),
-		weir.WithLogger(slog.New(slog.DiscardHandler)))...)
+	limiter, err := weir.New(crowded(wholeLimits()), poolSize(hsm.Sessions()),
+		weir.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return err
 	}

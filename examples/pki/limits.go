@@ -6,9 +6,6 @@ import (
 	"github.com/weir-go/weir"
 )
 
-// guardHSM stands in front of finalize in the scenes that have ACME alone.
-const guardHSM = "hsm"
-
 // limits returns the configuration that a real authority would start from:
 // weir's defaults, on this authority's paths, and an HSM with a few sessions.
 func limits() weir.Config {

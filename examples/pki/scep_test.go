@@ -15,14 +15,14 @@ import (
 func TestACrowdedHSMShedsSCEPEnrolmentsAndNothingElseOfSCEP(t *testing.T) {
 	t.Parallel()
 	cfg := wholeLimits()
-	cfg.Guards[guardEnrol] = weir.GuardConfig{MaxInFlight: 1, MaxQueue: 1}
+	cfg.Guards[guardHSM] = weir.GuardConfig{MaxInFlight: 1, MaxQueue: 1}
 	for i := range cfg.Endpoints {
-		if cfg.Endpoints[i].Guard == guardEnrol {
+		if cfg.Endpoints[i].Guard == guardHSM {
 			cfg.Endpoints[i].Mode = weir.ModeFail
 		}
 	}
 	p := openedWhole(t, inMemory(), cfg)
-	release, err := p.limiter.Guard(guardEnrol).Acquire(t.Context())
+	release, err := p.limiter.Guard(guardHSM).Acquire(t.Context())
 	require.NoError(t, err)
 
 	answer := func(method, query string) int {

@@ -94,8 +94,8 @@ func TestEveryPresetIsSoundAndGuardsWhatIsSigned(t *testing.T) {
 			}
 		}
 		require.Equal(t, map[weir.Class]string{
-			weir.ClassACMEFinalize: guardEnrol, weir.ClassACMERevoke: guardEnrol,
-			weir.ClassESTEnroll: guardEnrol, weir.ClassSCEP: guardEnrol, weir.ClassOCSP: guardStatus,
+			weir.ClassACMEFinalize: guardHSM, weir.ClassACMERevoke: guardHSM,
+			weir.ClassESTEnroll: guardHSM, weir.ClassSCEP: guardHSM, weir.ClassOCSP: guardHSM,
 		}, guards, name)
 	}
 }

@@ -1,57 +1,53 @@
 package main
 
-import (
-	"github.com/weir-go/weir"
-)
+import "github.com/weir-go/weir"
 
-// The guards share the HSM's sessions out, so that neither a flood of enrolments
-// nor one of status requests can take all: who checks certificates is not to
-// suffer from those who want some, nor the reverse (requirement G9).
+// guardHSM stands before whatever has something signed. Its slots are the HSM's
+// sessions.
+const guardHSM = "hsm"
+
+// laneStatus is OCSP's part of the guard. Its reserve is for OCSP whatever
+// enrolment does, so who checks certificates does not suffer from those who want
+// some; the other sessions are for both, so none is idle while somebody wants it
+// but those two (requirement G9). At 20 ms a signature two are good for a hundred
+// answers a second.
 const (
-	guardEnrol  = "enrol"  // finalize, revokeCert, EST and SCEP enrolment
-	guardStatus = "status" // OCSP
+	laneStatus    = "status"
+	statusReserve = 2
 )
 
-// guarded puts a guard before each class that has something signed. Their sizes
-// come from the pool; see poolSizes.
+// guarded puts one guard before each class that has something signed, with a lane
+// for OCSP. The CRL has neither: it is signed when something is revoked, not when
+// it is asked for.
 func guarded(cfg weir.Config) weir.Config {
-	return guardedBy(cfg, guardEnrol, guardStatus)
+	return guardedBy(cfg, guardHSM, weir.GuardConfig{
+		Lanes: map[string]weir.LaneConfig{laneStatus: {Classes: []weir.Class{weir.ClassOCSP}, Reserve: statusReserve}},
+	})
 }
 
-// crowded is guarded with one guard for all: sessions go to whoever comes first.
-func crowded(cfg weir.Config) weir.Config {
-	return guardedBy(cfg, guardHSM, guardHSM)
-}
+// crowded is guarded without lanes: all wait in one queue.
+func crowded(cfg weir.Config) weir.Config { return guardedBy(cfg, guardHSM, weir.GuardConfig{}) }
 
 // unguarded leaves it to the session pool.
-func unguarded(cfg weir.Config) weir.Config { return guardedBy(cfg, "", "") }
+func unguarded(cfg weir.Config) weir.Config { return guardedBy(cfg, "", weir.GuardConfig{}) }
 
-func guardedBy(cfg weir.Config, enrol, status string) weir.Config {
+// guardedBy has the size of the guard left to poolSize.
+func guardedBy(cfg weir.Config, name string, guard weir.GuardConfig) weir.Config {
 	for i := range cfg.Endpoints {
 		switch e := &cfg.Endpoints[i]; e.Class {
-		case weir.ClassACMEFinalize, weir.ClassACMERevoke, weir.ClassESTEnroll, weir.ClassSCEP:
-			e.Guard = enrol
-		case weir.ClassOCSP:
-			e.Guard = status
+		case weir.ClassACMEFinalize, weir.ClassACMERevoke, weir.ClassESTEnroll, weir.ClassSCEP, weir.ClassOCSP:
+			e.Guard = name
 		}
 	}
-	cfg.Guards = map[string]weir.GuardConfig{}
-	for _, name := range []string{enrol, status} {
-		if name != "" {
-			cfg.Guards[name] = weir.GuardConfig{}
-		}
+	cfg.Guards = nil
+	if name != "" {
+		cfg.Guards = map[string]weir.GuardConfig{name: guard}
 	}
 	return cfg
 }
 
-// poolSizes says how many of the HSM's sessions each guard may hold: those of
-// guarded together exactly as many as there are, a quarter of them for status
-// requests, so no signature ever waits for a session. There must be two at least.
-func poolSizes(sessions int) []weir.Option {
-	status := max(1, sessions/4)
-	return []weir.Option{
-		weir.WithPoolSize(guardStatus, func() int { return status }),
-		weir.WithPoolSize(guardEnrol, func() int { return sessions - status }),
-		weir.WithPoolSize(guardHSM, func() int { return sessions }),
-	}
+// poolSize gives the guard as many slots as there are sessions, so no signature
+// ever waits for one. A pool of two has a reserve of one: some slot is for all.
+func poolSize(sessions int) weir.Option {
+	return weir.WithPoolSize(guardHSM, func() int { return sessions })
 }

@@ -24,7 +24,7 @@ import (
 )
 
 // A signer is what the PKI signs with, and how many signatures it can make at
-// once: the size of the guards.
+// once: the size of the guard.
 type signer struct {
 	key      crypto.Signer
 	sessions int
@@ -66,8 +66,8 @@ func openWhole(cfg wholeConfig) (_ *whole, err error) {
 			p.Close()
 		}
 	}()
-	p.limiter, err = weir.New(cfg.limits, append(poolSizes(cfg.signer.sessions),
-		weir.WithLogger(slog.New(slog.DiscardHandler)))...)
+	p.limiter, err = weir.New(cfg.limits, poolSize(cfg.signer.sessions),
+		weir.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, err
 	}

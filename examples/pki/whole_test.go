@@ -126,10 +126,11 @@ func TestEveryProtocolIssuesFromTheHSM(t *testing.T) {
 		require.Empty(t, list.RevokedCertificateEntries)
 	})
 	require.Zero(t, hsm.Key.Usage().Failed)
-	require.Len(t, p.limiter.Snapshot().Guards, 2)
 	for _, g := range p.limiter.Snapshot().Guards {
-		require.Equal(t, map[string]int{guardEnrol: 6, guardStatus: 2}[g.Guard], g.Slots, g.Guard)
+		require.Equal(t, hsm.Sessions(), g.Slots, g.Lane)
+		require.Equal(t, map[string]int{laneStatus: statusReserve}[g.Lane], g.Reserve, g.Lane)
 	}
+	require.Len(t, p.limiter.Snapshot().Guards, 3, "the guard and its two lanes")
 }
 
 func TestARevokedCertificateIsSoInOCSPAndInTheCRL(t *testing.T) {
