@@ -5,7 +5,7 @@
 //
 //	go run ./pki           tells the story
 //	go run ./pki -serve    keeps the PKI up, for clients of your own
-//	go run ./pki -flood    measures OCSP beside a flood of enrolments
+//	go run ./pki -flood    measures OCSP beside a crowd that enrols
 //
 // All servers are inside this process, on loopback ports. What stands in front of
 // them is in wholelimits.go and sessions.go, the wiring in whole.go and
@@ -24,6 +24,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -32,11 +33,16 @@ import (
 )
 
 func main() {
+	if os.Getenv(inCrowd) != "" {
+		os.Exit(crowdMain())
+	}
 	var (
 		serving  = flag.Bool("serve", false, "keep the servers up until interrupted; prints where they are, then ready")
-		flooding = flag.Bool("flood", false, "measure OCSP beside a flood of enrolments, for each way to share out the HSM")
+		flooding = flag.Bool("flood", false, "measure OCSP beside a crowd that enrols, for each way to share out the HSM")
 		period   = flag.Duration("period", 10*time.Second, "with -flood, how long to measure each part")
-		crowd    = flag.Int("crowd", 500, "with -flood, enrolments at once")
+		rounds   = flag.Int("rounds", 3, "with -flood, how often to measure each way")
+		crowd    = flag.Int("crowd", 500, "with -flood, devices that enrol at once")
+		rate     = flag.Float64("rate", 40, "with -flood, questions of OCSP a second")
 		cfg      = serveConfig{log: log.New(os.Stderr, "pki: ", 0)}
 	)
 	flag.StringVar(&cfg.https, "https", "127.0.0.1:0", "with -serve, the `address` of ACME and EST")
@@ -59,7 +65,8 @@ func main() {
 		play = func() error { return serve(ctx, os.Stdout, cfg) }
 	case *flooding:
 		play = func() error {
-			return measure(ctx, os.Stdout, measureConfig{keys: cfg.keys, period: *period, flood: *crowd})
+			fmt.Printf("    go run ./pki %s\n\n", strings.Join(os.Args[1:], " "))
+			return measure(ctx, os.Stdout, measureConfig{cfg.keys, *period, 2 * time.Second, *rounds, *crowd, *rate})
 		}
 	}
 	if err := play(); err != nil {

@@ -1,43 +1,63 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
-	mathrand "math/rand/v2"
-	"net/http"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/examples/pki/clients"
 	"github.com/weir-go/weir/examples/pki/softhsm"
 )
 
 // measureConfig says how to measure.
 type measureConfig struct {
-	keys   keyConfig
-	period time.Duration // without the flood, and again with it
-	flood  int           // enrolments at once
+	keys     keyConfig
+	period   time.Duration // without the crowd, and again with it
+	settling time.Duration // how long the crowd enrols before anything is measured
+	rounds   int           // of all ways, each in another order
+	crowd    int           // devices that enrol at once
+	rate     float64       // questions of OCSP a second
 }
 
-// The usual rate of OCSP: so many clients, each with a pause between questions.
+// In the story, so many clients ask OCSP, each with a pause between questions.
 const (
 	ocspClients = 4
 	ocspPause   = 100 * time.Millisecond
 )
 
-// settling is how long the flood goes on before anything is measured: at first
-// all its clients connect.
-const settling = 3 * time.Second
+// ways are the ways to share out the HSM.
+var ways = []struct {
+	title  string
+	limits func(weir.Config) weir.Config
+}{
+	{fmt.Sprintf("guard, %d sessions reserved for OCSP", statusReserve), guarded},
+	{fmt.Sprintf("the same, %d may wait", longQueue), patiently(guarded)},
+	{"guard, one queue for all", crowded},
+	{"no guard, the session pool alone", unguarded},
+}
 
-// measure writes how long OCSP takes alone and beside a flood of enrolments, for
-// each way to share out the HSM. The figures are those of one machine, on which
-// the servers, the HSM and the crowd share the processors.
+// longQueue has a place for every device of the crowd, so that each has a request
+// under way all the time.
+const longQueue = 512
+
+func patiently(limits func(weir.Config) weir.Config) func(weir.Config) weir.Config {
+	return func(cfg weir.Config) weir.Config {
+		cfg = limits(cfg)
+		guard := cfg.Guards[guardHSM]
+		guard.MaxQueue = longQueue
+		cfg.Guards[guardHSM] = guard
+		return cfg
+	}
+}
+
+// measure writes how long OCSP takes alone and beside a crowd that enrols, for each
+// way to share out the HSM: medians over the rounds, and of OCSP's p99 the least and
+// the most. The rounds begin with another way each, so that
+// what else the machine does meets all alike. The figures are those of one
+// machine, on which servers, HSM and crowd share the processors.
 func measure(ctx context.Context, w io.Writer, cfg measureConfig) error {
 	hsm, err := softhsm.Open(softhsm.Config{Sessions: cfg.keys.sessions, Bits: cfg.keys.bits, Latency: cfg.keys.latency})
 	if err != nil {
@@ -46,114 +66,62 @@ func measure(ctx context.Context, w io.Writer, cfg measureConfig) error {
 	defer hsm.Close()
 	fmt.Fprintf(w, "RSA-%d in an HSM of %d sessions", cfg.keys.bits, hsm.Sessions())
 	if cfg.keys.latency > 0 {
-		fmt.Fprintf(w, ", %v a signature", cfg.keys.latency)
+		fmt.Fprintf(w, ", %v a signature at least", cfg.keys.latency)
 	}
-	fmt.Fprintf(w, "; OCSP from %d clients every %v; %d EST enrolments at once.\n\n", ocspClients, ocspPause, cfg.flood)
-	for _, way := range []struct {
-		title  string
-		limits func(weir.Config) weir.Config
-	}{
-		{"a guard each, a quarter of the sessions for OCSP", guarded},
-		{"one guard for both", crowded},
-		{"no guard, the session pool alone", unguarded},
-	} {
-		fmt.Fprintln(w, way.title)
-		if err := measureOne(ctx, w, hsm, way.limits(generousLimits()), cfg); err != nil {
-			return fmt.Errorf("%s: %w", way.title, err)
+	fmt.Fprintf(w, ". OCSP %v times a second, alone and beside %d devices that enrol; %d rounds of 2 times %v.\n\n",
+		cfg.rate, cfg.crowd, cfg.rounds, cfg.period)
+	trials := make([][]trial, len(ways))
+	for round := range cfg.rounds {
+		for i := range ways {
+			n := (i + round) % len(ways)
+			t, err := tried(ctx, hsm, ways[n].limits(generousLimits()), cfg)
+			if err != nil {
+				return fmt.Errorf("%s: %w", ways[n].title, err)
+			}
+			trials[n] = append(trials[n], t)
 		}
 	}
+	fmt.Fprint(w, "| | alone p50 ms | p99 | beside p50 ms | p99 | of p99, times | unanswered | enrolled/s | no session | processors |\n",
+		"|---|---|---|---|---|---|---|---|---|---|\n")
+	for n, way := range ways {
+		fmt.Fprintf(w, "| %s %s\n", way.title, row(trials[n]))
+	}
 	return nil
 }
 
-func measureOne(ctx context.Context, w io.Writer, hsm *softhsm.HSM, limits weir.Config, cfg measureConfig) error {
-	p, err := openWhole(wholeConfig{signer: signer{hsm.Key, hsm.Sessions()}, limits: limits})
-	if err != nil {
-		return err
+// row sums a way's trials up.
+func row(trials []trial) string {
+	ms := func(took func(trial) []time.Duration, q float64) []float64 {
+		return each(trials, func(t trial) float64 { return quantile(took(t), q).Seconds() * 1000 })
 	}
-	defer p.Close()
-	hc := p.client("")
-	defer hc.CloseIdleConnections()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
+	alone := func(t trial) []time.Duration { return t.alone }
+	beside := func(t trial) []time.Duration { return t.beside }
+	spread := func(of []float64) string {
+		return fmt.Sprintf("%.0f (%.0f–%.0f)", median(of), slices.Min(of), slices.Max(of))
 	}
-	csr, err := clients.Request("device.example.test", key)
-	if err != nil {
-		return err
+	unanswered, asked := 0, 0
+	for _, t := range trials {
+		unanswered += t.unanswered
+		asked += len(t.beside)
 	}
-	est := clients.EST{URL: p.urls.est, User: p.user, Password: p.password, HTTP: hc}
-	cert, err := est.Enrol(ctx, csr)
-	if err != nil {
-		return err
-	}
-
-	alone := p.ask(ctx, hc, cert, ocspClients, ocspPause)
-	pause(ctx, cfg.period)
-	idle := alone.stop()
-
-	before := hsm.Key.Usage()
-	crowd := p.client("")
-	defer crowd.CloseIdleConnections()
-	flooding, enrolments := p.flood(ctx, crowd, csr, cfg.flood)
-	pause(ctx, settling)
-	beside := p.ask(ctx, hc, cert, ocspClients, ocspPause)
-	pause(ctx, cfg.period)
-	busy := beside.stop()
-	flooding()
-	failed := hsm.Key.Usage().Failed - before.Failed
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-
-	a, b := quantile(idle, 0.99), quantile(busy, 0.99)
-	if a == 0 || b == 0 {
-		return errors.New("OCSP was not answered at all")
-	}
-	for _, line := range []struct {
-		name  string
-		tally *tally
-		took  []time.Duration
-	}{{"OCSP alone", &alone.tally, idle}, {"OCSP beside the flood", &beside.tally, busy}} {
-		fmt.Fprintf(w, "  %-22s %v, %d failed; p50 %v, p99 %v\n", line.name, line.tally, line.tally.broken,
-			quantile(line.took, 0.5).Round(100*time.Microsecond), quantile(line.took, 0.99).Round(100*time.Microsecond))
-	}
-	fmt.Fprintf(w, "  %-22s %v, %d failed; %d signatures found no session\n", "enrolments", enrolments, enrolments.broken, failed)
-	fmt.Fprintf(w, "  p99 of OCSP: %.1f times that without the flood\n\n", float64(b)/float64(a))
-	return nil
+	return fmt.Sprintf("| %.0f | %s | %.0f | %s | %.1f | %.1f %% | %.0f | %.0f | %.1f |",
+		median(ms(alone, 0.5)), spread(ms(alone, 0.99)), median(ms(beside, 0.5)), spread(ms(beside, 0.99)),
+		median(each(trials, trial.times)), 100*float64(unanswered)/float64(max(1, asked)),
+		median(each(trials, func(t trial) float64 { return t.enrolled })),
+		median(each(trials, func(t trial) float64 { return float64(t.noSession) })),
+		median(each(trials, func(t trial) float64 { return t.busy })))
 }
 
-// flood keeps n enrolments under way until stop: each client that is refused
-// comes back after about a second, whatever it was told; each that is served at
-// once.
-func (p *whole) flood(ctx context.Context, hc *http.Client, csr []byte, n int) (stop func(), t *tally) {
-	ctx, cancel := context.WithCancel(ctx)
-	t = new(tally)
-	est := clients.EST{URL: p.urls.est, User: p.user, Password: p.password, HTTP: hc}
-	var wg sync.WaitGroup
-	for range n {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				_, err := est.Enrol(ctx, csr)
-				if ctx.Err() != nil {
-					return // cut off by the end
-				}
-				t.add(err)
-				if err == nil {
-					continue
-				}
-				pause(ctx, time.Second/2+mathrand.N(time.Second))
-			}
-		})
+func each(trials []trial, of func(trial) float64) []float64 {
+	all := make([]float64, len(trials))
+	for i, t := range trials {
+		all[i] = of(t)
 	}
-	return func() { cancel(); wg.Wait() }, t
+	return all
 }
 
-// pause waits for d, or less if ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	over := time.NewTimer(d)
-	defer over.Stop()
-	select {
-	case <-over.C:
-	case <-ctx.Done():
-	}
+// median of some numbers; of an even count the higher of the two in the middle.
+func median[T cmp.Ordered](of []T) T {
+	of = slices.Sorted(slices.Values(of))
+	return of[len(of)/2]
 }
