@@ -18,16 +18,24 @@ import (
 func TestTheGuidesConfigurationIsSound(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/pki.md")
 	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(guide), "```yaml\n")
-	require.True(t, found)
-	file, _, found := strings.Cut(rest, "```")
-	require.True(t, found)
-
 	cfg := weir.DefaultConfig()
 	cfg.Endpoints = weir.PKIEndpoints()
-	d := yaml.NewDecoder(bytes.NewReader([]byte(file)))
-	d.KnownFields(true)
-	require.NoError(t, d.Decode(&cfg))
-	assert.NoError(t, cfg.Validate())
+	for i := range cfg.Endpoints {
+		switch e := &cfg.Endpoints[i]; e.Class {
+		case weir.ClassOCSP, weir.ClassACMEFinalize, weir.ClassESTEnroll, weir.ClassSCEP:
+			e.Guard = "hsm"
+		}
+	}
+	parts := strings.Split(string(guide), "```yaml\n")[1:]
+	require.Len(t, parts, 2, "limits, guard")
+	for _, part := range parts {
+		file, _, _ := strings.Cut(part, "```")
+		d := yaml.NewDecoder(bytes.NewReader([]byte(file)))
+		d.KnownFields(true)
+		require.NoError(t, d.Decode(&cfg))
+	}
+	require.NoError(t, cfg.Validate())
 	assert.NotZero(t, cfg.Tiers.MaxWait)
+	assert.Equal(t, 2, cfg.Guards["hsm"].Lanes["status"].Reserve)
+	assert.Len(t, cfg.Advise(), 1, "that no proxy is trusted")
 }

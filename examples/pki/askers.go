@@ -16,7 +16,7 @@ import (
 // servers that staple its answers do, until they are told to stop.
 type askers struct {
 	tally
-	stop func() []time.Duration // waits for them; returns how long each answer took, sorted
+	stop func() []time.Duration // waits for them; returns how long each took that was answered, sorted
 
 	question func() error
 	done     chan struct{}
@@ -39,11 +39,15 @@ func (p *whole) askers(ctx context.Context, hc *http.Client, cert *x509.Certific
 	return a
 }
 
-// once asks, and counts the time of the answer from due.
+// once asks, and counts the time of the answer from due; that of a refusal, which
+// may come at once, not at all.
 func (a *askers) once(due time.Time) {
 	err := a.question()
 	took := time.Since(due)
 	a.add(err)
+	if err != nil {
+		return
+	}
 	a.tookMu.Lock()
 	a.took = append(a.took, took)
 	a.tookMu.Unlock()

@@ -81,8 +81,8 @@ func measure(ctx context.Context, w io.Writer, cfg measureConfig) error {
 			trials[n] = append(trials[n], t)
 		}
 	}
-	fmt.Fprint(w, "| | alone p50 ms | p99 | beside p50 ms | p99 | of p99, times | unanswered | enrolled/s | no session | processors |\n",
-		"|---|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprint(w, "| | alone p50 ms | p99 | beside p50 ms | p99 | of p99, times | unanswered | enrolled/s | no session | processors used | waited for |\n",
+		"|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for n, way := range ways {
 		fmt.Fprintf(w, "| %s %s\n", way.title, row(trials[n]))
 	}
@@ -102,14 +102,15 @@ func row(trials []trial) string {
 	unanswered, asked := 0, 0
 	for _, t := range trials {
 		unanswered += t.unanswered
-		asked += len(t.beside)
+		asked += len(t.beside) + t.unanswered
 	}
-	return fmt.Sprintf("| %.0f | %s | %.0f | %s | %.1f | %.1f %% | %.0f | %.0f | %.1f |",
+	return fmt.Sprintf("| %.0f | %s | %.0f | %s | %.1f | %.1f %% | %.0f | %.0f | %.1f | %.1f |",
 		median(ms(alone, 0.5)), spread(ms(alone, 0.99)), median(ms(beside, 0.5)), spread(ms(beside, 0.99)),
 		median(each(trials, trial.times)), 100*float64(unanswered)/float64(max(1, asked)),
 		median(each(trials, func(t trial) float64 { return t.enrolled })),
 		median(each(trials, func(t trial) float64 { return float64(t.noSession) })),
-		median(each(trials, func(t trial) float64 { return t.busy })))
+		median(each(trials, func(t trial) float64 { return t.used })),
+		median(each(trials, func(t trial) float64 { return t.wanted })))
 }
 
 func each(trials []trial, of func(trial) float64) []float64 {

@@ -39,7 +39,7 @@ func smallLimits() weir.Config {
 }
 
 // generousLimits are such that one address can load the HSM to its limit: what
-// is refused is refused by the guards.
+// is refused is refused by the guard.
 func generousLimits() weir.Config {
 	cfg := wholeLimits()
 	plenty := weir.Limit{Rate: 100_000, Burst: 100_000}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"syscall"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -17,7 +16,7 @@ type trial struct {
 	unanswered    int             // questions of OCSP beside the crowd that got a refusal or an error
 	enrolled      float64         // certificates a second
 	noSession     int64           // signatures that found no session
-	busy          float64         // processors that this process kept busy beside the crowd
+	used, wanted  float64         // processors of this process beside the crowd; see runDelay
 }
 
 // times is how many times longer OCSP's p99 is beside the crowd.
@@ -51,13 +50,13 @@ func tried(ctx context.Context, hsm *softhsm.HSM, limits weir.Config, cfg measur
 		return t, err
 	}
 	pause(ctx, cfg.settling)
-	before, used := hsm.Key.Usage(), processorTime()
+	before, used, waited := hsm.Key.Usage(), processorTime(), runDelay()
 	asking = p.askAtRate(ctx, hc, p.tlsCert, cfg.rate)
 	began := time.Now()
 	pause(ctx, cfg.period)
 	took := time.Since(began).Seconds()
 	after := hsm.Key.Usage()
-	t.busy = (processorTime() - used).Seconds() / took
+	t.used, t.wanted = (processorTime()-used).Seconds()/took, (runDelay()-waited).Seconds()/took
 	t.beside = asking.stop()
 	t.unanswered = asking.all() - asking.served
 	t.enrolled = (float64(after.Signed-before.Signed) - float64(asking.served)) / took
@@ -67,15 +66,6 @@ func tried(ctx context.Context, hsm *softhsm.HSM, limits weir.Config, cfg measur
 		return t, err
 	}
 	return t, ctx.Err()
-}
-
-// processorTime is what this process has used so far, its HSM included.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // pause waits for d, or less if ctx ends.
