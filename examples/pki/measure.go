@@ -81,8 +81,8 @@ func measure(ctx context.Context, w io.Writer, cfg measureConfig) error {
 			trials[n] = append(trials[n], t)
 		}
 	}
-	fmt.Fprint(w, "| | alone p50 ms | p99 | beside p50 ms | p99 | of p99, times | unanswered | enrolled/s | no session | processors used | waited for |\n",
-		"|---|---|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprint(w, "| | alone p50 ms | p99 | beside p50 ms | p99 | of p99, times | shed | failed | enrolled/s | no session | processors used | waited for |\n",
+		"|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for n, way := range ways {
 		fmt.Fprintf(w, "| %s %s\n", way.title, row(trials[n]))
 	}
@@ -99,14 +99,15 @@ func row(trials []trial) string {
 	spread := func(of []float64) string {
 		return fmt.Sprintf("%.0f (%.0f–%.0f)", median(of), slices.Min(of), slices.Max(of))
 	}
-	unanswered, asked := 0, 0
+	shed, failed, asked := 0, 0, 0
 	for _, t := range trials {
-		unanswered += t.unanswered
-		asked += len(t.beside) + t.unanswered
+		shed, failed = shed+t.shed, failed+t.failed
+		asked += len(t.beside) + t.shed + t.failed
 	}
-	return fmt.Sprintf("| %.0f | %s | %.0f | %s | %.1f | %.1f %% | %.0f | %.0f | %.1f | %.1f |",
+	percent := func(n int) float64 { return 100 * float64(n) / float64(max(1, asked)) }
+	return fmt.Sprintf("| %.0f | %s | %.0f | %s | %.1f | %.1f %% | %.1f %% | %.0f | %.0f | %.1f | %.1f |",
 		median(ms(alone, 0.5)), spread(ms(alone, 0.99)), median(ms(beside, 0.5)), spread(ms(beside, 0.99)),
-		median(each(trials, trial.times)), 100*float64(unanswered)/float64(max(1, asked)),
+		median(each(trials, trial.times)), percent(shed), percent(failed),
 		median(each(trials, func(t trial) float64 { return t.enrolled })),
 		median(each(trials, func(t trial) float64 { return float64(t.noSession) })),
 		median(each(trials, func(t trial) float64 { return t.used })),

@@ -13,7 +13,7 @@ import (
 // A trial is what one way to share out the HSM did once.
 type trial struct {
 	alone, beside []time.Duration // of OCSP's answers, sorted
-	unanswered    int             // questions of OCSP beside the crowd that got a refusal or an error
+	shed, failed  int             // questions of OCSP beside the crowd that were refused, or ended in an error
 	enrolled      float64         // certificates a second
 	noSession     int64           // signatures that found no session
 	used, wanted  float64         // processors of this process beside the crowd; see runDelay
@@ -58,7 +58,7 @@ func tried(ctx context.Context, hsm *softhsm.HSM, limits weir.Config, cfg measur
 	after := hsm.Key.Usage()
 	t.used, t.wanted = (processorTime()-used).Seconds()/took, (runDelay()-waited).Seconds()/took
 	t.beside = asking.stop()
-	t.unanswered = asking.all() - asking.served
+	t.shed, t.failed = asking.shed, asking.throttled+asking.broken
 	t.enrolled = (float64(after.Signed-before.Signed) - float64(asking.served)) / took
 	t.noSession = after.Failed - before.Failed
 	// Without a guard enrolments break, and are counted above.
