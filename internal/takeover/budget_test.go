@@ -304,3 +304,142 @@ func TestNoFaultMintsTokens(t *testing.T) {
 		})
 	}
 }
+
+// A server may lose everything at any call of the return, which has been found to be
+// alive by the calls before and is held to what it should hold by those after. What
+// the call that it answers last tells is of a bucket that is full again: believed, it
+// would be a burst for nothing, here as soon as the next call fails.
+func TestARestartAtAnyCallOfTheReturnHandsOutNothing(t *testing.T) {
+	bucket := ask("a", hourly, 10, 1)
+	window := within(time.Hour, ask("a", 0, 10, 1))
+	for name, tt := range map[string]struct {
+		before, meanwhile int
+	}{
+		"used up before":            {10, 0},
+		"used up meanwhile":         {4, 6},
+		"half used before":          {5, 0},
+		"half used, half meanwhile": {3, 3},
+	} {
+		for _, c := range []store.Check{bucket, window} {
+			for call := range 4 { // two probes, what is there, what is owed
+				for _, fails := range []bool{true, false} {
+					t.Run(fmt.Sprint(c.Scope, " ", name, ", lost at call ", call, ", next fails: ", fails), func(t *testing.T) {
+						bubble(t, Options{}, func(t *testing.T, s *Store, remote *far, _ *log) {
+							time.Sleep(time.Minute) // into the window
+							got := drain(t, s, tt.before, c)
+							degrade(t, s, remote)
+							got += drain(t, s, tt.meanwhile, c)
+							n := 0
+							remote.breaks(func(context.Context) error {
+								switch n++; {
+								case n == call+1:
+									remote.forget()
+								case n > call+1 && fails:
+									return errDown
+								}
+								return nil
+							})
+							time.Sleep(time.Second)
+							synctest.Wait()
+							if n <= call {
+								t.Fatalf("%d calls, none of which lost anything", n)
+							}
+							got += drain(t, s, 20, c)
+							returns(t, s, remote)
+							if got += drain(t, s, 20, c); got != 10 {
+								t.Errorf("%d admitted, want 10", got)
+							}
+						})
+					})
+				}
+			}
+		}
+	}
+}
+
+// A call under way in the background when the local store takes over may be answered
+// by a server that has lost everything since: what it tells is not believed where
+// more is there than was known.
+func TestAnAnswerToAQuestionOfBeforeTheOutageHandsOutNothing(t *testing.T) {
+	for _, c := range []store.Check{ask("a", hourly, 10, 1), within(time.Hour, ask("a", 0, 10, 1))} {
+		for _, tt := range []struct {
+			late int  // the question of what is there, or what was spent
+			up   bool // again, before the answer
+		}{{1, false}, {1, true}, {2, false}, {2, true}} {
+			for asked, n := range map[string]int{"asked before the answer": 20, "not asked before the answer": 0} {
+				late := tt.late
+				t.Run(fmt.Sprint(c.Scope, ", call ", late, ", up again: ", tt.up, ", ", asked), func(t *testing.T) {
+					bubble(t, Options{}, func(t *testing.T, s *Store, remote *far, _ *log) {
+						time.Sleep(time.Minute) // into the window
+						got := drain(t, s, 7, c)
+						remote.down()
+						got += drain(t, s, 2, c) // spent here, and owed
+						calls := 0
+						remote.breaks(func(context.Context) error {
+							if calls++; calls == 1+late { // after a request that is answered
+								time.Sleep(50 * time.Millisecond)
+							}
+							return nil
+						})
+						verdict(t, s, ask("nobody's", 1, 1e6, 1)) // and what is owed is told
+						synctest.Wait()
+						if calls != 1+late {
+							t.Fatalf("%d calls, want %d, the last of which is under way", calls, 1+late)
+						}
+						degrade(t, s, remote)
+						remote.forget()
+						if tt.up {
+							remote.up()
+						}
+						got += drain(t, s, n, c)
+						time.Sleep(51 * time.Millisecond)
+						synctest.Wait()
+						if !s.Degraded() {
+							t.Fatal("back, before anything was asked here")
+						}
+						got += drain(t, s, 20, c)
+						returns(t, s, remote)
+						if got += drain(t, s, 20, c); got != 10 {
+							t.Errorf("%d admitted, want 10", got)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// Nor is what a request is told, if its call has outlived the opening.
+func TestARequestAnsweredAfterTheOpeningTellsOnlyWhatIsLess(t *testing.T) {
+	for name, tt := range map[string]struct {
+		told float64
+		want int // of ten, six of which are known to be spent
+	}{
+		"more than is known": {9, 4},
+		"as much":            {4, 4},
+		"less":               {1, 1},
+		"nothing":            {0, 0},
+	} {
+		for _, asked := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", asked before: ", asked), func(t *testing.T) {
+				bubble(t, Options{}, func(t *testing.T, s *Store, remote *far, _ *log) {
+					c := ask("a", hourly, 10, 1)
+					drain(t, s, 6, c)
+					time.Sleep(time.Millisecond)
+					sent := s.now()
+					time.Sleep(time.Millisecond)
+					degrade(t, s, remote)
+					got := 0
+					if asked {
+						got = drain(t, s, min(1, tt.want), c)
+					}
+					s.seen.note([]store.Check{c}, []store.State{{Tokens: tt.told}}, store.Verdict{Refused: -1}, sent, time.Second)
+					got += drain(t, s, 20, c)
+					if got != tt.want {
+						t.Errorf("%d admitted, want %d", got, tt.want)
+					}
+				})
+			})
+		}
+	}
+}

@@ -25,6 +25,7 @@ func (s *Store) opened(node string, b *breaker, why error) {
 	if b != s.breaker {
 		s.opens.Add(1)
 	}
+	s.seen.fell.Store(s.now())
 	s.leases.Load().drop("", nil)
 	s.opts.Hooks.Degraded(true, why)
 	s.background(func(ctx context.Context) { s.recover(ctx, node, b) })

@@ -13,19 +13,21 @@ const (
 	// settleFirst is how many it is told of before it decides again; the others
 	// follow. It bounds what its return takes, and so how long more is spent here.
 	settleFirst = 4096
-	// settleTries is how often a bucket is asked to spend what it holds, if others
-	// spend from it meanwhile.
+	// settleTries is how often a bucket is asked to spend, if others spend from it
+	// meanwhile, or if the server loses it meanwhile.
 	settleTries = 3
+	// settleLeast is the part of a burst that is worth asking for.
+	settleLeast = 1e-9
 )
 
 // debt is what the remote store is to be told of one bucket.
 type debt struct {
 	id    bucketID
 	was   sight // as it was when the debt was drawn up
+	left  sight // as it is at most once the debt is paid
 	cost  float64
 	state store.State
 	sent  int64
-	done  bool
 }
 
 // check asks the bucket of a debt for cost. It refuses nothing, and takes nothing
@@ -111,59 +113,63 @@ func (s *Store) tell(ctx context.Context, batch []debt, back bool) error {
 	}
 	now := s.now()
 	for i := range batch {
-		d := &batch[i]
-		d.cost = d.owed(now, back)
-		d.done = d.cost <= 0
+		batch[i].owe(now, back)
 	}
-	for range settleTries {
+	for try := 0; try < settleTries && slices.ContainsFunc(batch, func(d debt) bool { return d.cost > 0 }); try++ {
 		if err := s.spend(ctx, batch); err != nil {
 			return err
 		}
-		open := false
+		now := s.now()
 		for i := range batch {
-			d := &batch[i]
-			if d.done || d.state.Wait == 0 || d.was.window > 0 {
-				d.done = true
-				continue
-			}
-			d.cost = d.state.Tokens // somebody was quicker: take what is left
-			open, d.done = true, d.cost <= 0
-		}
-		if !open {
-			break
+			batch[i].oweMore(now, back)
 		}
 	}
 	for i := range batch {
-		s.settled(&batch[i])
+		s.settled(&batch[i], back)
 	}
 	return nil
 }
 
-// owed is what the bucket is to give up: what was spent here, as far as it holds
+// owe says what the bucket is to give up: what was spent here, as far as it holds
 // it, and what it can only hold because the remote store has forgotten.
-func (d *debt) owed(now int64, back bool) float64 {
+func (d *debt) owe(now int64, back bool) {
 	there := d.state.Tokens
 	ought := there
 	if back {
 		ought = min(there, d.was.level(now, d.was.limit))
 	}
+	// It refills from the question on, not from the answer: else a slow answer
+	// before a quick one would look like tokens that cannot be there.
+	d.left = sight{limit: d.was.limit, window: d.was.window, tokens: max(0, ought-d.was.spent), at: d.sent, ends: later(d.sent, d.state.Reset)}
+	d.cost = there - d.left.tokens
 	if d.was.window > 0 {
-		return there - ought + d.was.spent // counted in any case
+		d.cost = there - ought + d.was.spent // counted in any case
 	}
-	return there - max(0, ought-d.was.spent)
 }
 
-// spend asks the remote store for the costs of those not done.
-func (s *Store) spend(ctx context.Context, batch []debt) error {
-	var checks []store.Check
-	var asked []*debt
-	for i := range batch {
-		if d := &batch[i]; !d.done {
-			checks, asked = append(checks, d.check(d.cost)), append(asked, d)
-		}
+// oweMore says what is to be given up still. That the bucket has held what it
+// should does not say that it does now: between two calls, or while one is under
+// way, the server may have lost everything.
+func (d *debt) oweMore(now int64, back bool) {
+	switch {
+	case d.state.Wait > 0 && d.was.window <= 0:
+		d.cost = d.state.Tokens // somebody was quicker: take what is left
+	case back:
+		d.cost = d.state.Tokens - d.left.level(now, d.left.limit)
+	default:
+		d.cost = 0
 	}
-	if len(checks) == 0 {
-		return nil
+	if d.cost < settleLeast*d.left.limit.Burst {
+		d.cost = 0 // or a rounding error
+	}
+}
+
+// spend asks the remote store for what is owed. Of those that owe nothing it asks
+// what they hold, which tells whether they were lost meanwhile.
+func (s *Store) spend(ctx context.Context, batch []debt) error {
+	checks := make([]store.Check, len(batch))
+	for i := range batch {
+		checks[i] = batch[i].check(batch[i].cost)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 	defer cancel()
@@ -180,15 +186,16 @@ func (s *Store) spend(ctx context.Context, batch []debt) error {
 		s.opts.Hooks.Failed("owed", ReasonOf(err), err)
 		return err
 	}
-	for i, d := range asked {
-		d.state, d.sent = states[i], sent
+	for i := range batch {
+		batch[i].state, batch[i].sent = states[i], sent
 	}
 	return nil
 }
 
 // settled notes that the remote store was told. What was spent here since is
-// still owed, and the local bucket will begin anew from what the remote one holds.
-func (s *Store) settled(d *debt) {
+// still owed, and the local bucket will begin anew from what the remote one holds,
+// unless that cannot be.
+func (s *Store) settled(d *debt, back bool) {
 	c := d.check(0)
 	sh, id := s.seen.of(&c)
 	defer sh.mu.Unlock()
@@ -200,7 +207,17 @@ func (s *Store) settled(d *debt) {
 	if e.at > d.sent {
 		return
 	}
-	e.tokens, e.at, e.seeded = d.state.Tokens, d.sent, false
+	tokens := d.state.Tokens
+	if back {
+		tokens = min(tokens, d.left.level(d.sent, d.left.limit))
+	}
+	// The first question counts: the call that spends may go to a server that has
+	// come back empty since.
+	if known := max(0, e.level(d.sent, e.limit)-d.was.spent); known <= tokens && s.seen.before(d.left.at) {
+		e.tokens, e.at = known, d.sent // and the local bucket goes on
+		return
+	}
+	e.tokens, e.at, e.seeded = tokens, d.sent, false
 	if e.window > 0 {
 		e.ends = later(d.sent, d.state.Reset)
 	}

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -81,7 +82,12 @@ const nearlyFull = 0.9
 // sights are all that is known, in shards with a lock each. A call to another
 // process has been made or is being saved wherever one of them is looked at, so a
 // strict order of recency costs little beside it.
+//
+// What was asked before the local store last took over is believed only where it says
+// less than is known: the server that answers may have lost everything since, and
+// with the rest of what it says, what is used up would be there again.
 type sights struct {
+	fell   atomic.Int64 // when the local store last took over
 	seed   maphash.Seed
 	shards [16]shard
 }
@@ -99,6 +105,9 @@ func newSights(bound int) *sights {
 	}
 	return s
 }
+
+// before reports whether the local store has taken over since an instant.
+func (s *sights) before(sent int64) bool { return sent <= s.fell.Load() }
 
 // of returns the shard of a check's bucket, locked.
 func (s *sights) of(c *store.Check) (*shard, bucketID) {
@@ -155,6 +164,9 @@ func (s *sights) note(checks []store.Check, states []store.State, v store.Verdic
 		case ok && e.at > sent:
 			sh.mu.Unlock()
 			continue // an answer to a later question came sooner
+		case ok && e.window == c.Window && s.before(sent) && st.Tokens >= e.level(sent, c.Limit):
+			sh.mu.Unlock()
+			continue
 		case !ok && !refused && st.Tokens >= nearlyFull*c.Limit.Burst:
 			sh.mu.Unlock()
 			continue
