@@ -409,6 +409,31 @@ func TestAnAnswerToAQuestionOfBeforeTheOutageHandsOutNothing(t *testing.T) {
 	}
 }
 
+// Nor is what debts are told that are paid on the way while the local store decides:
+// the return alone holds a bucket to what it can have.
+func TestDebtsPaidInTheOutageHandOutNothing(t *testing.T) {
+	for _, c := range []store.Check{ask("a", hourly, 10, 1), within(time.Hour, ask("a", 0, 10, 1))} {
+		t.Run(c.Scope, func(t *testing.T) {
+			bubble(t, Options{}, func(t *testing.T, s *Store, remote *far, _ *log) {
+				time.Sleep(time.Minute) // into the window
+				got := drain(t, s, 7, c)
+				degrade(t, s, remote)
+				got += drain(t, s, 2, c)
+				time.Sleep(time.Nanosecond)
+				remote.forget()
+				remote.up()
+				s.settleSoon() // as one that an answer of before the outage has begun
+				synctest.Wait()
+				got += drain(t, s, 20, c)
+				returns(t, s, remote)
+				if got += drain(t, s, 20, c); got != 10 {
+					t.Errorf("%d admitted, want 10", got)
+				}
+			})
+		})
+	}
+}
+
 // Nor is what a request is told, if its call has outlived the opening.
 func TestARequestAnsweredAfterTheOpeningTellsOnlyWhatIsLess(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -211,9 +211,10 @@ func (s *Store) settled(d *debt, back bool) {
 	if back {
 		tokens = min(tokens, d.left.level(d.sent, d.left.limit))
 	}
-	// The first question counts: the call that spends may go to a server that has
-	// come back empty since.
-	if known := max(0, e.level(d.sent, e.limit)-d.was.spent); known <= tokens && s.seen.before(d.left.at) {
+	// Of the calls the first one counts: that which spends may go to a server that
+	// has come back empty since.
+	doubted := s.seen.before(d.left.at) || !back && s.Degraded()
+	if known := max(0, e.level(d.sent, e.limit)-d.was.spent); doubted && known <= tokens {
 		e.tokens, e.at = known, d.sent // and the local bucket goes on
 		return
 	}
