@@ -408,7 +408,12 @@ type RedisConfig struct {
 	DSN            string   `json:"dsn" yaml:"dsn" toml:"dsn"`                                     // may be "${NAME}"
 	KeyPrefix      string   `json:"key_prefix" yaml:"key_prefix" toml:"key_prefix"`                // default "weir:"
 	ConnectTimeout Duration `json:"connect_timeout" yaml:"connect_timeout" toml:"connect_timeout"` // default 5s
-	CommandTimeout Duration `json:"command_timeout" yaml:"command_timeout" toml:"command_timeout"` // default 100ms
+	// CommandTimeout is the longest that a request waits for the server. Default
+	// 100ms, 1ms or more. Once a request has waited a quarter of it, or eight times as
+	// long as the server seldom takes if that is longer, the server is taken to hang:
+	// the process counts for itself, and later requests do not wait. Raise it for a
+	// server that is far away or busy, or it is taken for one that hangs.
+	CommandTimeout Duration `json:"command_timeout" yaml:"command_timeout" toml:"command_timeout"`
 }
 
 // DefaultConfig returns the documented defaults, enabled. It says what a

@@ -13,6 +13,10 @@ import (
 // hangs must not hang them.
 const storeTimeout = time.Second
 
+// storeStall is at what age of its oldest call a store of the program's own that has
+// a Ping is taken to hang, at least. Nobody has said how long it may take.
+const storeStall = 25 * time.Millisecond
+
 // foreign is a store that the program brought and that has no Ping, kept from taking requests down
 // with it: a call that hangs ends at storeTimeout, and a panic is an error like
 // any other. That the client leaves, or its deadline passes, ends no call: it would

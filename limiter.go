@@ -78,7 +78,7 @@ func New(cfg Config, opts ...Option) (*Limiter, error) {
 	l.sizer, _ = l.store.(store.Sizer)
 	l.locker = lockerOf(l.store, l.local)
 	if _, ok := l.opts.store.(store.Pinger); ok {
-		l.share(l.opts.store, storeTimeout, cfg.withDefaults().Store.Replicas)
+		l.share(l.opts.store, takeover.Options{Timeout: storeTimeout, Stall: storeStall, Replicas: cfg.withDefaults().Store.Replicas})
 	} else if l.opts.store != nil {
 		l.store = foreign{l.store}
 		if l.peeker != nil {

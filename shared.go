@@ -16,11 +16,9 @@ import (
 // fails (requirements S4, S8 to S10; see package takeover).
 
 // share puts s in the place of the memory store. No request has asked it yet.
-func (l *Limiter) share(s store.Store, timeout time.Duration, replicas int) {
-	l.shared = takeover.New(s, l.local, takeover.Options{
-		Timeout: timeout, Replicas: replicas,
-		Hooks: takeover.Hooks{Failed: l.sharedFailed, Degraded: l.degraded, Answered: l.counts.answered},
-	})
+func (l *Limiter) share(s store.Store, o takeover.Options) {
+	o.Hooks = takeover.Hooks{Failed: l.sharedFailed, Degraded: l.degraded, Answered: l.counts.answered}
+	l.shared = takeover.New(s, l.local, o)
 	l.store, l.peeker, l.configurer = l.shared, l.shared, l.shared
 	l.sizer, _ = s.(store.Sizer)
 	l.locker = l.local
@@ -51,7 +49,7 @@ func (l *Limiter) openBackend(cfg *Config) error {
 	if err != nil {
 		return fmt.Errorf("weir: store.backend %s: %w", cfg.Store.Backend, err)
 	}
-	l.share(s, time.Duration(r.CommandTimeout), cfg.Store.Replicas)
+	l.share(s, takeover.Options{Timeout: time.Duration(r.CommandTimeout), Replicas: cfg.Store.Replicas})
 	return nil
 }
 

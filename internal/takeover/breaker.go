@@ -10,11 +10,12 @@ import (
 const (
 	// failuresToOpen is how many calls in a row have to fail.
 	failuresToOpen = 5
-	// stallFloor and stallFactor say at what age of the oldest call in flight the
-	// remote store is taken to hang: the floor, or so many times its 99th
-	// percentile. By its errors alone, a server that hangs would be noticed only
-	// when calls time out, and all that came in the meantime wait with them.
-	stallFloor  = 25 * time.Millisecond
+	// stallPart and stallFactor say at what age of the oldest call in flight the
+	// remote store is taken to hang: that part of a call's time-out, or so many
+	// times its 99th percentile. By its errors alone, a server that hangs would be
+	// noticed only when calls time out, and all that came in the meantime wait with
+	// them.
+	stallPart   = 4
 	stallFactor = 8
 	// probation is how long after its return the first failure opens again.
 	probation = time.Second

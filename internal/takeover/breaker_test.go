@@ -49,7 +49,7 @@ func TestTheBreakerOpens(t *testing.T) {
 		"at eight times what the server has taken before, then": {append([]step{in(0), out(0, 20*ms, answered)}, in(30*ms), in(190*ms)), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBreaker(stallFloor)
+			b := newBreaker(usualStall)
 			var calls []call
 			told := false
 			for _, s := range tt.steps {
@@ -78,7 +78,7 @@ func TestTheBreakerOpens(t *testing.T) {
 }
 
 func TestAnOpenBreakerIgnoresTheCallsBefore(t *testing.T) {
-	b := newBreaker(stallFloor)
+	b := newBreaker(usualStall)
 	before, _, _ := b.enter(0)
 	b.stop()
 	b.close(0, 0)
@@ -101,7 +101,7 @@ func TestTheFirstFailureAfterTheReturnOpensAgain(t *testing.T) {
 		"not later":       {int64(probation), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBreaker(stallFloor)
+			b := newBreaker(usualStall)
 			b.stop()
 			b.close(0, 0)
 			c, _, _ := b.enter(tt.at)
@@ -245,8 +245,8 @@ func TestAHungStoreHoldsUpOnlyThoseWhoCameAtOnce(t *testing.T) {
 		if waited > 5 {
 			t.Errorf("%d of %d waited, want 5 at most", waited, n)
 		}
-		if longest > stallFloor {
-			t.Errorf("one waited %v of virtual time, want %v at most", longest, stallFloor)
+		if longest > usualStall {
+			t.Errorf("one waited %v of virtual time, want %v at most", longest, usualStall)
 		}
 	})
 }

@@ -12,7 +12,11 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-const hourly = 1.0 / 3600
+const (
+	hourly = 1.0 / 3600
+	// usualStall is at what age a call is taken to hang by default.
+	usualStall = 25 * time.Millisecond
+)
 
 var errDown = errors.New("down")
 

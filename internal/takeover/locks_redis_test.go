@@ -72,24 +72,19 @@ func attack(list []*limited, account string, crowd, each int, during func()) int
 	return int(told.Load())
 }
 
-// Requirements L8 and S6: eight replicas with 64 callers each tell what one would,
-// and one that took the busy server for one that hangs, what it tells alone.
+// Requirements L8 and S6: eight replicas with 64 callers each tell what one would.
 func TestAllReplicasTogetherTellNoMoreThanTheLimit(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	cfg := locking("redis://" + server.Addr)
-	cfg.Store.Redis.CommandTimeout = weir.Duration(patience)
-	list := lockReplicas(t, 8, cfg)
+	list := lockReplicas(t, 8, locking("redis://"+server.Addr))
 	for _, account := range []string{"alice", "bob"} {
-		told := attack(list, account, 64, 2, nil)
-		most := failures
-		for _, l := range list {
-			if l.metric("_store_errors_total") > 0 || strings.Contains(l.log.String(), "not asked until") {
-				most += failures
-			}
+		if told := attack(list, account, 64, 2, nil); told != failures {
+			t.Errorf("%s: %d guesses were told, want %d", account, told, failures)
 		}
-		if told < failures || told > most {
-			t.Errorf("%s: %d guesses were told, want %d to %d", account, told, failures, most)
+	}
+	for i, l := range list {
+		if n := l.metric("_store_errors_total"); n > 0 {
+			t.Errorf("replica %d: %v errors of a healthy server:\n%s", i, n, l.log)
 		}
 	}
 }
@@ -106,14 +101,19 @@ func TestAnAttackWhileTheServer(t *testing.T) {
 				f.heal(server)
 				server.Do("ACL", "SETUSER", "weir", "on", ">"+password, "~*", "&*", "+@all")
 			}
-			list := lockReplicas(t, 3, locking("redis://weir:"+password+"@"+server.Addr))
+			begun := time.Now()
+			cfg := locking("redis://weir:" + password + "@" + server.Addr)
+			cfg.Store.Redis.CommandTimeout = weir.Duration(f.timeout)
+			list := lockReplicas(t, 3, cfg)
 			// Locked before: known to the first replica by its refusal.
 			for range failures {
 				list[1].guess("before")
 			}
 			for _, l := range list {
-				if l.guess("before") {
-					t.Fatal("not locked")
+				for l.guess("before") { // unless it has taken the busy server to hang, and counts alone
+					if f.timeout >= patience {
+						t.Fatal("not locked")
+					}
 				}
 			}
 			told := attack(list, "during", 8, 400, func() { f.begin(server) })
@@ -139,9 +139,7 @@ func TestAnAttackWhileTheServer(t *testing.T) {
 				if strings.Contains(l.log.String(), password) {
 					t.Error("the log has the password")
 				}
-				if n := strings.Count(l.log.String(), "level=ERROR"); n != 1 {
-					t.Errorf("replica %d: %d lines at level error, want one a minute:\n%s", i, n, l.log)
-				}
+				l.oneErrorAMinute(begun)
 			}
 			// Everything is as before.
 			if told := attack(list, "after", 8, 4, nil); told > failures*(1+len(list)) || told < failures {
@@ -165,9 +163,7 @@ func (l *limited) eventually(what string, try func() bool) {
 func TestUnlockIsForAllReplicas(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	cfg := locking("redis://" + server.Addr)
-	cfg.Store.Redis.CommandTimeout = weir.Duration(patience)
-	list := lockReplicas(t, 2, cfg)
+	list := lockReplicas(t, 2, locking("redis://"+server.Addr))
 	for i := range failures {
 		list[i%2].guess("bob")
 	}

@@ -34,12 +34,12 @@ func TestALostNodeOfAClusterTouchesNobodyElsesKeys(t *testing.T) {
 	var turns atomic.Int32
 	for i := range replicas {
 		var err error
-		remote, err = redis.Open(t.Context(), redis.Options{DSN: dsn, SlotPerKey: true, ConnectTimeout: patience, CommandTimeout: time.Second})
+		remote, err = redis.Open(t.Context(), redis.Options{DSN: dsn, SlotPerKey: true, ConnectTimeout: patience, CommandTimeout: patience})
 		if err != nil {
 			t.Fatal(err)
 		}
 		replicas[i] = takeover.New(remote, store.NewMemory(), takeover.Options{
-			Timeout: time.Second, Stall: patience, Replicas: len(replicas), // a busy machine is no hung server
+			Timeout: patience, Stall: patience, Replicas: len(replicas), // a busy machine is no hung server
 			Hooks: takeover.Hooks{Degraded: func(bool, error) { turns.Add(1) }},
 		})
 		t.Cleanup(func() { _ = replicas[i].Close() })

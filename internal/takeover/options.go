@@ -13,7 +13,8 @@ type Options struct {
 	// the caller's that is sooner holds; that the caller goes away does not end a
 	// call, for it may have run.
 	Timeout time.Duration
-	// Stall is at what age the oldest call is taken to hang, at least. Default 25 ms.
+	// Stall is at what age the oldest call is taken to hang, at least. Default a
+	// quarter of Timeout: who allows answers more time has them come later.
 	Stall time.Duration
 	// Replicas is how many processes share the remote store: while it is away, each
 	// has that part of every rate and burst, but a burst of no less than the cost
@@ -49,7 +50,7 @@ type Hooks struct {
 
 func (o Options) withDefaults() Options {
 	o.Timeout = cmp.Or(max(0, o.Timeout), 100*time.Millisecond)
-	o.Stall = cmp.Or(max(0, o.Stall), stallFloor)
+	o.Stall = cmp.Or(max(0, o.Stall), o.Timeout/stallPart)
 	o.Replicas = max(1, o.Replicas)
 	o.Keys = cmp.Or(max(0, o.Keys), 1<<16)
 	o.Recheck = cmp.Or(o.Recheck, time.Second)

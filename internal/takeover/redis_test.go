@@ -24,6 +24,9 @@ const (
 	password = "correct-horse" // of the ACL user weir
 	budget   = 40              // of each address, for the hour
 	patience = 20 * time.Second
+	// hasty is the command timeout where a server hangs: all else is refused at once,
+	// and only there has a test to wait for it.
+	hasty = time.Second
 )
 
 // limited is a handler behind a Limiter that counts in Redis.
@@ -56,7 +59,8 @@ func (l *lines) String() string {
 
 var namespaces atomic.Int64
 
-// config counts in the server of the DSN, in a namespace of its own.
+// config counts in the server of the DSN, in a namespace of its own. A server that is
+// slow on a busy machine is not taken to hang.
 func config(dsn string) weir.Config {
 	cfg := weir.DefaultConfig()
 	cfg.Namespace = fmt.Sprint("t", namespaces.Add(1))
@@ -65,7 +69,7 @@ func config(dsn string) weir.Config {
 	cfg.Tiers.PerIP = weir.TierConfig{Rate: 1.0 / 3600, Burst: budget}
 	cfg.Tiers.PerAccount = weir.TierConfig{}
 	cfg.Store.Backend, cfg.Store.KeySecret, cfg.Store.Redis.DSN = "redis", "sixteen bytes or more", dsn
-	cfg.Store.Redis.ConnectTimeout = weir.Duration(patience)
+	cfg.Store.Redis.ConnectTimeout, cfg.Store.Redis.CommandTimeout = weir.Duration(patience), weir.Duration(patience)
 	return cfg
 }
 
@@ -104,8 +108,8 @@ func (l *limited) send(n int, addr string) {
 	}
 }
 
-// metric sums a metric over its labels.
-func (l *limited) metric(name string) (sum float64) {
+// metric sums a metric over its labels, or over those with a label of that value.
+func (l *limited) metric(name string, value ...string) (sum float64) {
 	families, err := l.reg.Gather()
 	if err != nil {
 		l.t.Error(err)
@@ -113,11 +117,26 @@ func (l *limited) metric(name string) (sum float64) {
 	for _, f := range families {
 		if strings.HasSuffix(f.GetName(), name) {
 			for _, m := range f.GetMetric() {
-				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+				counts := len(value) == 0
+				for _, label := range m.GetLabel() {
+					counts = counts || label.GetValue() == value[0]
+				}
+				if counts {
+					sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+				}
 			}
 		}
 	}
 	return sum
+}
+
+// oneErrorAMinute finds a line at level error, and one for each further minute at
+// most.
+func (l *limited) oneErrorAMinute(begun time.Time) {
+	l.t.Helper()
+	if n, most := strings.Count(l.log.String(), "level=ERROR"), 1+int(time.Since(begun)/time.Minute); n < 1 || n > most {
+		l.t.Errorf("%d lines at level error, want one a minute, so %d at most:\n%s", n, most, l.log)
+	}
 }
 
 func (l *limited) degraded() bool { return l.metric("_store_degraded") == 1 }
@@ -137,20 +156,21 @@ func (l *limited) until(what string, try func() bool) {
 // A server and what may happen to it.
 type fault struct {
 	name        string
+	timeout     time.Duration // of commands
 	begin, heal func(s *redistest.Server)
 }
 
 var faults = []fault{
-	{"is killed, and comes back empty", (*redistest.Server).Kill, (*redistest.Server).Restart},
-	{"hangs", (*redistest.Server).Pause, (*redistest.Server).Resume},
-	{"does not answer for a while", func(s *redistest.Server) { s.Do("CLIENT", "PAUSE", 2000, "ALL") }, func(*redistest.Server) {}},
-	{"becomes a replica of nobody", func(s *redistest.Server) { s.Do("REPLICAOF", "127.0.0.1", 1) }, func(s *redistest.Server) { s.Do("REPLICAOF", "NO", "ONE") }},
-	{"is out of memory", func(s *redistest.Server) { s.Do("CONFIG", "SET", "maxmemory", 1) }, func(s *redistest.Server) { s.Do("CONFIG", "SET", "maxmemory", 0) }},
-	{"has another password", func(s *redistest.Server) {
+	{"is killed, and comes back empty", patience, (*redistest.Server).Kill, (*redistest.Server).Restart},
+	{"hangs", hasty, (*redistest.Server).Pause, (*redistest.Server).Resume},
+	{"does not answer for a while", hasty, func(s *redistest.Server) { s.Do("CLIENT", "PAUSE", 3600_000, "WRITE") }, func(s *redistest.Server) { s.Do("CLIENT", "UNPAUSE") }},
+	{"becomes a replica of nobody", patience, func(s *redistest.Server) { s.Do("REPLICAOF", "127.0.0.1", 1) }, func(s *redistest.Server) { s.Do("REPLICAOF", "NO", "ONE") }},
+	{"is out of memory", patience, func(s *redistest.Server) { s.Do("CONFIG", "SET", "maxmemory", 1) }, func(s *redistest.Server) { s.Do("CONFIG", "SET", "maxmemory", 0) }},
+	{"has another password", patience, func(s *redistest.Server) {
 		s.Do("ACL", "SETUSER", "weir", "resetpass", ">another")
 		s.Do("CLIENT", "KILL", "USER", "weir")
 	}, func(s *redistest.Server) { s.Do("ACL", "SETUSER", "weir", ">"+password) }},
-	{"withdraws a right", func(s *redistest.Server) { s.Do("ACL", "SETUSER", "weir", "-evalsha") }, func(s *redistest.Server) { s.Do("ACL", "SETUSER", "weir", "+evalsha") }},
+	{"withdraws a right", patience, func(s *redistest.Server) { s.Do("ACL", "SETUSER", "weir", "-evalsha") }, func(s *redistest.Server) { s.Do("ACL", "SETUSER", "weir", "+evalsha") }},
 }
 
 func TestNoRequestFailsWhenTheServer(t *testing.T) {
@@ -164,7 +184,9 @@ func TestNoRequestFailsWhenTheServer(t *testing.T) {
 			if strings.Contains(f.name, "empty") {
 				heal = func() { f.heal(server); user() }
 			}
-			survive(t, config("redis://weir:"+password+"@"+server.Addr), func() { f.begin(server) }, heal)
+			cfg := config("redis://weir:" + password + "@" + server.Addr)
+			cfg.Store.Redis.CommandTimeout = weir.Duration(f.timeout)
+			survive(t, cfg, func() { f.begin(server) }, heal)
 		})
 	}
 	t.Run("fails over", func(t *testing.T) {
@@ -185,19 +207,21 @@ func TestNoRequestFailsWhenTheServer(t *testing.T) {
 	})
 }
 
-// survive uses up budgets before, in and after an outage.
+// survive uses up budgets before, in and after an outage. What it claims holds too
+// if the server is taken to hang by itself: it may, where the command timeout is short
+// and the machine busy.
 func survive(t *testing.T, cfg weir.Config, begin, heal func()) {
 	const before, meanwhile, always = "192.0.2.1", "192.0.2.2", "192.0.2.3"
+	begun := time.Now()
 	l := limit(t, cfg)
 	l.send(budget+5, before)
 	l.send(10, meanwhile)
 	l.send(10, always)
-	if n := l.metric("_store_errors_total"); n != 0 {
+	if n := l.metric("_store_errors_total"); n != 0 && time.Duration(cfg.Store.Redis.CommandTimeout) >= patience {
 		t.Fatalf("%v errors before the fault:\n%s", n, l.log)
 	}
 	begin()
 	l.until("the outage is noticed", l.degraded)
-	errors := l.metric("_store_errors_total")
 	l.send(10, before)
 	l.send(budget, meanwhile)
 	l.send(10, always)
@@ -213,14 +237,14 @@ func survive(t *testing.T, cfg weir.Config, begin, heal func()) {
 		if got > budget {
 			t.Errorf("%s: %d admitted, want %d at most", addr, got, budget)
 		}
-		// A call whose answer was lost may have spent one in vain.
-		if float64(got) < budget-errors {
+		// A call whose answer was lost may have spent one in vain, and one of the
+		// return all that is owed.
+		lost := l.metric("_store_errors_total", "admit") + budget*l.metric("_store_errors_total", "owed")
+		if float64(got) < budget-lost {
 			t.Errorf("%s: %d admitted, want %d", addr, got, budget)
 		}
 	}
-	if n := strings.Count(l.log.String(), "level=ERROR"); n != 1 {
-		t.Errorf("%d lines at level error, want one a minute:\n%s", n, l.log)
-	}
+	l.oneErrorAMinute(begun)
 	if strings.Contains(l.log.String(), password) {
 		t.Errorf("the log has the password:\n%s", l.log)
 	}
