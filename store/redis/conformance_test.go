@@ -157,7 +157,6 @@ func TestAFailoverUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartReplicated(t)
 	o := unhurried("redis://" + r.Sentinels[0].Addr + "?master_name=" + redistest.MasterName)
-	o.CommandTimeout = time.Second
 	s := open(t, o)
 	const burst = 400
 	c := ask("failover", "k", 0, burst, 1)

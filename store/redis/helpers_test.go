@@ -23,6 +23,10 @@ func unhurried(dsn string) Options {
 	return Options{DSN: dsn, CommandTimeout: 20 * time.Second, ConnectTimeout: 20 * time.Second}
 }
 
+// inVain is how long a test tries to open what cannot be opened, but is not known to
+// be so for good: long enough for one answer of a busy machine.
+const inVain = 3 * time.Second
+
 // open opens a store that the test closes.
 func open(t testing.TB, o Options) *Store {
 	t.Helper()

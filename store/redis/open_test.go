@@ -263,11 +263,11 @@ func TestOpenTellsWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			connect := 300 * time.Millisecond
+			connect := inVain
 			if (&Error{Reason: tt.want}).Permanent() {
 				connect = 20 * time.Second // told at once, however busy the machine
 			}
-			_, err := Open(t.Context(), Options{DSN: tt.dsn, ConnectTimeout: connect, Namespace: "elsewhere"})
+			_, err := Open(t.Context(), Options{DSN: tt.dsn, ConnectTimeout: connect, CommandTimeout: 20 * time.Second, Namespace: "elsewhere"})
 			e := fails(t, err, tt.want)
 			if !strings.Contains(e.Error(), tt.says) || e.Op != "open" {
 				t.Errorf("%v, want what says %q", e, tt.says)
@@ -336,7 +336,7 @@ func TestAServerThatRepeatsThePassword(t *testing.T) {
 			}()
 		}
 	}()
-	_, err = Open(t.Context(), Options{DSN: "redis://u:" + secret + "@" + l.Addr().String(), ConnectTimeout: 300 * time.Millisecond})
+	_, err = Open(t.Context(), Options{DSN: "redis://u:" + secret + "@" + l.Addr().String(), ConnectTimeout: inVain, CommandTimeout: 20 * time.Second})
 	if err == nil {
 		t.Fatal("opened")
 	}

@@ -168,8 +168,8 @@ func TestSlotsTogetherAdmitWhatEachAllows(t *testing.T) {
 func TestALostNodeFailsItsKeysOnly(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
-	o := Options{DSN: "redis://" + cluster.Nodes[0].Addr + "?cluster=true&addr=" + cluster.Nodes[1].Addr + "&addr=" + cluster.Nodes[2].Addr,
-		CommandTimeout: 2 * time.Second, SlotPerKey: true}
+	o := unhurried("redis://" + cluster.Nodes[0].Addr + "?cluster=true&addr=" + cluster.Nodes[1].Addr + "&addr=" + cluster.Nodes[2].Addr)
+	o.SlotPerKey = true
 	s := open(t, o)
 	lost := cluster.Nodes[2]
 	var there, gone store.Check
