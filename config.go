@@ -409,10 +409,10 @@ type RedisConfig struct {
 	KeyPrefix      string   `json:"key_prefix" yaml:"key_prefix" toml:"key_prefix"`                // default "weir:"
 	ConnectTimeout Duration `json:"connect_timeout" yaml:"connect_timeout" toml:"connect_timeout"` // default 5s
 	// CommandTimeout is the longest that a request waits for the server. Default
-	// 100ms, 1ms or more. Once a request has waited a quarter of it, or eight times as
-	// long as the server seldom takes if that is longer, the server is taken to hang:
-	// the process counts for itself, and later requests do not wait. Raise it for a
-	// server that is far away or busy, or it is taken for one that hangs.
+	// 100ms, 1ms or more. Once one has waited a quarter of it, or eight times what all
+	// but a hundredth of the answers take if that is longer, the next one finds the
+	// server to hang: the process counts for itself, and nobody waits any more. Raise
+	// it for a server that is far away or busy, or it is taken for one that hangs.
 	CommandTimeout Duration `json:"command_timeout" yaml:"command_timeout" toml:"command_timeout"`
 }
 

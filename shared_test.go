@@ -87,6 +87,47 @@ func TestSharedStoreThatFailsIsNotAskedUntilItIsBack(t *testing.T) {
 	}
 }
 
+// When a store is taken to hang follows from how long a command may take. Of a store of
+// the program's own nobody has said that.
+func TestAHungStoreIsNoticedAfterAQuarterOfTheCommandTimeout(t *testing.T) {
+	for name, tt := range map[string]struct {
+		timeout time.Duration // 0: the store comes by WithStore
+		want    time.Duration
+	}{
+		"the default":                  {100 * time.Millisecond, 25 * time.Millisecond},
+		"a server that is far away":    {2 * time.Second, 500 * time.Millisecond},
+		"a server that is close by":    {8 * time.Millisecond, 2 * time.Millisecond},
+		"a store of the program's own": {0, 25 * time.Millisecond},
+		"a server with much patience":  {20 * time.Second, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := awayStore{newBrokenStore(nil)}
+				cfg, opts := sharedBy("memory"), []Option{WithStore(s)}
+				cfg.Store.Redis.DSN = ""
+				if tt.timeout > 0 {
+					cfg, opts = sharedBy(backendOfTest(func(context.Context, store.OpenConfig) (store.Store, error) { return s, nil })), nil
+					cfg.Store.Redis.CommandTimeout = Duration(tt.timeout)
+				}
+				l := newLimiter(t, cfg, opts...)
+				defer func() { _ = l.Close() }()
+				h := l.Handler(served)
+				s.breakAs(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+				begun := time.Now()
+				for !l.shared.Degraded() && time.Since(begun) < time.Minute {
+					go send(h, from(addr1))
+					time.Sleep(time.Millisecond)
+					synctest.Wait()
+				}
+				// It is noticed by the request that comes then, a millisecond before we look.
+				if got := time.Since(begun) - time.Millisecond; got != tt.want {
+					t.Errorf("noticed after %v, want %v", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
 func TestReloadSaysWhatAFailureOfTheSharedStoreMeans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := awayStore{newBrokenStore(failAtOnce)}

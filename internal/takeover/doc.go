@@ -18,7 +18,10 @@
 // number remembered is bounded, and the one asked least recently goes first.
 //
 // A server that comes back empty before five calls in a row have failed is not
-// found out: what it has forgotten is handed out again.
+// found out: what it has forgotten is handed out again. Once the breaker has opened,
+// what was asked before may lower what is known and never raise it, whoever answers
+// it; and a bucket that holds more than it was left with, when it was held to what it
+// should hold, is held to that again.
 //
 // During an outage of length W, R replicas that are told of each other admit from
 // one bucket at most

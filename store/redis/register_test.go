@@ -28,7 +28,7 @@ func TestTheImportMakesTheBackendAvailable(t *testing.T) {
 }
 
 func TestABackendThatIsNotThereIsNoStore(t *testing.T) {
-	s, err := store.Open(t.Context(), "redis", store.OpenConfig{DSN: "redis://weir:hunter2@127.0.0.1:1", ConnectTimeout: 20 * time.Second})
+	s, err := store.Open(t.Context(), "redis", store.OpenConfig{DSN: "redis://weir:hunter2@127.0.0.1:1", ConnectTimeout: inVain, CommandTimeout: 20 * time.Second})
 	if s != nil || err == nil {
 		t.Fatalf("%v, %v", s, err)
 	}
