@@ -162,11 +162,11 @@ func TestNoFaultOfTheRemoteStoreFailsACall(t *testing.T) {
 					t.Errorf("%d calls reached the store, want %d at most", got, tt.most)
 				}
 				if l.failed("admit "+tt.reason) == 0 {
-					t.Errorf("no failure is put down to %q: %v", tt.reason, l.failures)
+					t.Errorf("no failure is put down to %q: %v", tt.reason, l.failedAs())
 				}
 				returns(t, s, remote)
-				if want := []bool{true, false}; !slices.Equal(l.turns, want) {
-					t.Errorf("it degraded and came back as %v, want %v", l.turns, want)
+				if want := []bool{true, false}; !slices.Equal(l.turned(), want) {
+					t.Errorf("it degraded and came back as %v, want %v", l.turned(), want)
 				}
 				before := remote.calls.Load()
 				admitted(t, s, ask("a", 1, 1e6, 1))
@@ -196,7 +196,7 @@ func TestAnAnswerAboutOtherChecksIsAFailure(t *testing.T) {
 				defer func() { _ = s.Close() }()
 				admitted(t, s, ask("a", 1, 5, 1), ask("b", 1, 5, 1))
 				if got := l.failed("admit reply"); got != 1 {
-					t.Errorf("%d such failures, want 1: %v", got, l.failures)
+					t.Errorf("%d such failures, want 1: %v", got, l.failedAs())
 				}
 			})
 		})
@@ -261,8 +261,8 @@ func TestAServerThatIsMerelyFarAwayIsNotTakenToHang(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		if s.Degraded() || len(l.turns) > 2 {
-			t.Errorf("it decides not: %v", l.turns)
+		if s.Degraded() || len(l.turned()) > 2 {
+			t.Errorf("it decides not: %v", l.turned())
 		}
 	})
 }
@@ -271,8 +271,8 @@ func TestAProbeMustDoWhatARequestDoes(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, s *Store, remote *far, l *log) {
 		degrade(t, s, remote)
 		time.Sleep(10 * time.Second)
-		if !s.Degraded() || len(l.turns) != 1 {
-			t.Errorf("it is taken to be back while it fails: %v", l.turns)
+		if !s.Degraded() || len(l.turned()) != 1 {
+			t.Errorf("it is taken to be back while it fails: %v", l.turned())
 		}
 		if got := l.failed("probe other"); got < 10 || got > 50 {
 			t.Errorf("%d probes in ten seconds, want about 25", got)
@@ -308,8 +308,8 @@ func TestACallerThatIsGoneDoesNotEndTheCall(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if len(l.failures) > 0 {
-			t.Errorf("failures: %v", l.failures)
+		if len(l.failedAs()) > 0 {
+			t.Errorf("failures: %v", l.failedAs())
 		}
 		remote.up()
 		refused(t, remote, ask("a", hourly, 20, 1))
@@ -325,7 +325,7 @@ func TestPassedRequestsAreToldOf(t *testing.T) {
 			}
 		}
 		if got := l.failed("admit other") + l.failed("admit open"); got != 100 {
-			t.Errorf("told of %d, want 100: %v", got, l.failures)
+			t.Errorf("told of %d, want 100: %v", got, l.failedAs())
 		}
 		s.SetPass(false)
 		admitted(t, s, ask("a", hourly, 5, 1))

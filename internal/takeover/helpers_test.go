@@ -3,6 +3,8 @@ package takeover
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -127,6 +129,20 @@ func (l *log) failed(what string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.failures[what]
+}
+
+// turned is how the local store has taken over, and the remote one come back.
+func (l *log) turned() []bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.turns)
+}
+
+// failedAs are all failures, by op and reason.
+func (l *log) failedAs() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.failures)
 }
 
 // bubble runs a test in virtual time, with a Store before a remote one.

@@ -52,11 +52,11 @@ func TestAttemptsGoThroughTheBreaker(t *testing.T) {
 			t.Errorf("%d calls of a hundred attempts, want 1", calls)
 		}
 		if _, err := attempt(); !errors.Is(err, ErrOpen) || l.failed("begin open") != 100 {
-			t.Errorf("%v, told of %v", err, l.failures)
+			t.Errorf("%v, told of %v", err, l.failedAs())
 		}
 		s.SetPass(false)
 		if _, err := attempt(); !errors.Is(err, ErrOpen) || l.failed("begin open") != 100 {
-			t.Errorf("%v, told of %v where the process counts", err, l.failures)
+			t.Errorf("%v, told of %v where the process counts", err, l.failedAs())
 		}
 		returns(t, s, remote)
 		synctest.Wait()

@@ -214,8 +214,8 @@ func TestOnlyTheLostNodesKeysAreDecidedHere(t *testing.T) {
 		regain(t, s, a)
 		admits(t, s, 3, 9, gone)
 		admits(t, s, 3, 9, there)
-		if fmt.Sprint(l.turns) != "[true false]" {
-			t.Errorf("told %v, want degraded once, and back once", l.turns)
+		if fmt.Sprint(l.turned()) != "[true false]" {
+			t.Errorf("told %v, want degraded once, and back once", l.turned())
 		}
 	})
 }
