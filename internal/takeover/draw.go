@@ -19,6 +19,7 @@ type draw struct {
 	n     int // of taken
 	asks  [maxLeased]askFor
 	more  int // of asks
+	begin *beginning
 }
 
 // taken is the cost of one check, out of a lease.
@@ -152,7 +153,7 @@ func (s *Store) decideDrawn(ctx context.Context, op string, checks []store.Check
 			rest, index = append(rest, checks[i]), append(index, i)
 		}
 	}
-	more := &along{leases: d.from, checks: d.wanted(checks)}
+	more := &along{leases: d.from, checks: d.wanted(checks), begin: d.begin}
 	v, states, err := s.decideAll(ctx, op, rest, more, nil)
 	more.end()
 	if op != "peek" && (err != nil || !v.Admitted()) {
@@ -185,12 +186,13 @@ func (s *Store) drawn(checks []store.Check, i int, d *draw, now int64) store.Sta
 	return store.State{Tokens: min(c.Limit.Burst, s.seen.guess(c, now)+t.left)}
 }
 
-// along are checks that go along with a call to the remote store and ask for
-// leases.
+// along is what goes along with a call to the remote store: checks that ask for
+// leases, and an attempt to begin.
 type along struct {
 	leases *leases
 	checks []store.Check
 	told   bool // an answer has come
+	begin  *beginning
 }
 
 func (a *along) any() bool { return a != nil && len(a.checks) > 0 }

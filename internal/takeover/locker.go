@@ -11,12 +11,17 @@ import (
 // Locker returns the remote store's power to count failed attempts, or nil. While
 // the breaker is open its calls fail at once with [ErrOpen], but for one case: see
 // try. Who counts meanwhile is the caller's to say, for an attempt must be settled
-// where it was begun.
+// where it was begun. It is a [store.AttemptAdmitter] if the remote store is, unless
+// that keeps what a call concerns on several nodes.
 func (s *Store) Locker() store.Locker {
-	if l, ok := s.remote.(store.Locker); ok {
-		return &locker{Locker: l, s: s}
+	l, ok := s.remote.(store.Locker)
+	if !ok {
+		return nil
 	}
-	return nil
+	if a, ok := l.(store.AttemptAdmitter); ok && s.sharded == nil {
+		return attemptLocker{&locker{Locker: l, s: s}, a}
+	}
+	return &locker{Locker: l, s: s}
 }
 
 type locker struct {

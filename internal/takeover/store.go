@@ -77,26 +77,29 @@ func (s *Store) Degraded() bool { return s.breaker.isOpen.Load() || s.opens.Load
 // Admit implements [store.Store]. Its only errors are [store.ErrClosed] and, with
 // Pass, those of the remote store and [ErrOpen].
 func (s *Store) Admit(ctx context.Context, checks []store.Check, dst []store.State) (store.Verdict, []store.State, error) {
-	return s.decide(ctx, "admit", checks, dst)
+	return s.decide(ctx, "admit", checks, nil, dst)
 }
 
 // Peek implements [store.Peeker]. Of a remote store that cannot look without
 // spending it tells what it has refused, and of all else that it would pass.
 func (s *Store) Peek(ctx context.Context, checks []store.Check, dst []store.State) (store.Verdict, []store.State, error) {
-	return s.decide(ctx, "peek", checks, dst)
+	return s.decide(ctx, "peek", checks, nil, dst)
 }
 
-func (s *Store) decide(ctx context.Context, op string, checks []store.Check, dst []store.State) (store.Verdict, []store.State, error) {
+// decide decides, and begins the attempt of g, if that is not nil, where the remote
+// store is asked and admits.
+func (s *Store) decide(ctx context.Context, op string, checks []store.Check, g *beginning, dst []store.State) (store.Verdict, []store.State, error) {
 	if s.closed.Load() {
 		return store.Verdict{}, dst, store.ErrClosed
 	}
 	if s.leases.Load() != nil {
 		now := s.now()
 		if d, ok := s.draw(checks, now, op == "peek"); ok {
+			d.begin = g
 			return s.decideDrawn(ctx, op, checks, &d, now, dst)
 		}
 	}
-	return s.decideAll(ctx, op, checks, nil, dst)
+	return s.decideAll(ctx, op, checks, &along{begin: g}, dst)
 }
 
 // decideAll decides without leases. What goes along to the remote store has no
@@ -170,6 +173,8 @@ func (s *Store) ask(ctx context.Context, c call, op string, checks, due []store.
 	err = s.call(ctx, c, op, func(ctx context.Context) (err error) {
 		if op == "peek" {
 			v, states, err = s.peeker.Peek(ctx, all, into)
+		} else if a != nil && a.begin != nil {
+			v, states, err = a.begin.admit(ctx, all, into)
 		} else {
 			v, states, err = s.remote.Admit(ctx, all, into)
 		}

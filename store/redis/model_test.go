@@ -37,6 +37,7 @@ func stopStore(t testing.TB, server *redistest.Server, s *Store) *stopped {
 		return replaced
 	}
 	s.admit, s.locks = newScript(still(admitSource)), newLockScripts(still(lockSource))
+	s.attempt = newAttemptScript(still(admitSource), still(lockSource)+beginSource)
 	return &stopped{s, t, server}
 }
 

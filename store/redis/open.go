@@ -93,7 +93,7 @@ func New(ctx context.Context, client goredis.UniversalClient, o Options) (*Store
 }
 
 func newStore(client goredis.UniversalClient, o Options) *Store {
-	s := &Store{client: client, opts: o, admit: admitScript, locks: theLockScripts}
+	s := &Store{client: client, opts: o, admit: admitScript, locks: theLockScripts, attempt: attemptScript}
 	s.keys, _ = newKeyspace(o.KeyPrefix, o.Namespace, o.SlotPerKey) // withDefaults has looked
 	return s
 }

@@ -22,6 +22,7 @@ type Store struct {
 	keys    keyspace
 	admit   script
 	locks   lockScripts
+	attempt script
 	secrets secrets
 	watch   watcher // nil: nobody watches the nodes
 	closed  atomic.Bool
