@@ -120,12 +120,14 @@ func (l *Limiter) judge(t *transit, b *basket) bool {
 	if len(b.checks) == 0 {
 		return t.through(&c.count.admitted)
 	}
+	b.early = l.foresee(t)
 	v := l.decide(t.w, t.r, p, c, b)
 	if renewal && !v.Admitted() && b.uses[v.Refused] == c.renewal { // others were quicker: an order like any other
 		b.checks, b.uses = b.checks[:account], b.uses[:account]
 		b.addAccount(c, key)
 		v = l.decide(t.w, t.r, p, c, b)
 	}
+	t.early, b.early = b.early, nil
 	l.countShadows(c, b)
 	if !v.Admitted() {
 		l.throttled(t, b, v)
@@ -285,7 +287,7 @@ func (l *Limiter) hopeless(p *policy, b *basket, v store.Verdict) (store.Verdict
 // admit asks the store, or who stands in for it while it fails: no failure of
 // a store refuses a request.
 func (l *Limiter) admit(ctx context.Context, p *policy, b *basket) store.Verdict {
-	v, states, err := l.store.Admit(ctx, b.checks, b.states[:0])
+	v, states, err := l.spend(ctx, b)
 	if err == nil {
 		b.states, b.by = states, l.store
 		b.arrived()

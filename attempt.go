@@ -46,7 +46,6 @@ type Attempt struct {
 
 	mu       sync.Mutex // guards what follows
 	settled  bool
-	released bool         // what was reserved has gone back
 	by       store.Locker // that began it; nil: it is not counted
 	at       store.Attempt
 	counters [3]store.Counter // room for at.Counters
@@ -84,7 +83,7 @@ func (a *Attempt) settle(o store.Outcome) error {
 	}
 	a.settled = true
 	v := store.LockVerdict{Refused: -1}
-	if a.by != nil && (o != store.Ignored || !a.released) {
+	if a.by != nil && (o != store.Ignored || a.at.Ticket != 0) { // else there is nothing to settle
 		v = a.l.settleLock(a, o)
 	}
 	a.mu.Unlock()
@@ -99,9 +98,9 @@ func (a *Attempt) release() (open bool) {
 	if a.settled {
 		return false
 	}
-	if a.by != nil && !a.released {
+	if a.by != nil && a.at.Ticket != 0 {
 		a.l.settleLock(a, store.Ignored)
-		a.at.Ticket, a.released = 0, true
+		a.at.Ticket = 0
 	}
 	return true
 }

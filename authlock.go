@@ -46,26 +46,29 @@ func (l *Limiter) AuthLock(next http.Handler) http.Handler {
 		if c != nil && c.auth != AuthNone {
 			auth = c.auth
 		}
-		l.signIn(w, r, v, c, auth, h)
+		l.signIn(w, r, v, c, auth, h, nil)
 	})
 }
 
 // signIn is the stage for one request. A request that is inside it already
-// passes.
-func (l *Limiter) signIn(w http.ResponseWriter, r *http.Request, v *visit, c *classPolicy, auth string, h *chain) {
+// passes. e is its attempt, where that was asked about along with the tiers.
+func (l *Limiter) signIn(w http.ResponseWriter, r *http.Request, v *visit, c *classPolicy, auth string, h *chain, e *early) {
 	s := &signIn{ResponseWriter: w, l: l, r: r, v: v, c: c}
 	if !v.enterSignIn(s) {
+		e.drop()
 		h.serve(w, r, v, c)
 		return
 	}
-	if cred, ok := l.credential(auth, r); ok {
-		a, err := l.begin(r.Context(), v.p, v, cred, s)
-		if err != nil {
-			v.leaveSignIn()
-			l.refuseLocked(w, r, v.p, c, err)
-			return
-		}
-		s.attempt = a
+	var err *LockedError
+	if e != nil {
+		s.attempt, err = l.beginEarly(r.Context(), e, v, s)
+	} else if cred, ok := l.credential(auth, r); ok {
+		s.attempt, err = l.begin(r.Context(), v.p, v, cred, s)
+	}
+	if err != nil {
+		v.leaveSignIn()
+		l.refuseLocked(w, r, v.p, c, err)
+		return
 	}
 	if h := w.Header(); len(h) > 0 {
 		s.before = maps.Clone(h)
@@ -100,11 +103,15 @@ func (l *Limiter) begin(ctx context.Context, p *policy, v *visit, c Credential, 
 		}
 	}
 	p.lock.fill(a, &l.keyer, c, v != nil)
-	verdict := l.beginLock(ctx, a)
+	return l.entered(a, l.beginLock(ctx, a))
+}
+
+// entered tells whether the attempt may be made.
+func (l *Limiter) entered(a *Attempt, verdict store.LockVerdict) (*Attempt, *LockedError) {
 	switch {
 	case verdict.Admitted():
 		return a, nil
-	case p.lock.shadow:
+	case a.p.lock.shadow:
 		l.countShadowedLock(a.class, a.wordOf(verdict))
 		a.settled = true // nothing counts while a lock would hold
 		return a, nil

@@ -155,6 +155,9 @@ func (h *chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t := transit{w: w, r: r, p: p, c: c, who: who, stages: h.stages &^ (stageAuth | stageGuard)}
+	// What follows wraps the ResponseWriter, and so only where it has to.
+	signs := c != nil && p.lock != nil && c.auth != AuthNone && h.stages&stageAuth != 0
+	t.signs = signs && (v == nil || v.signIn() == nil)
 	if v == nil {
 		if !l.pass(&t) {
 			return
@@ -168,9 +171,8 @@ func (h *chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	// What follows wraps the ResponseWriter, and so only where it has to.
-	if p.lock != nil && c.auth != AuthNone && h.stages&stageAuth != 0 {
-		l.signIn(w, r, v, c, c.auth, h)
+	if signs {
+		l.signIn(w, r, v, c, c.auth, h, t.early)
 		return
 	}
 	h.serve(w, r, v, c)
@@ -210,6 +212,8 @@ type transit struct {
 	account string
 	// replaces is the certificate that the request says it replaces.
 	replaces string
+	signs    bool   // the auth lock's stage comes next
+	early    *early // its attempt, if the tiers were asked along with it
 	outcome
 }
 

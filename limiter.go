@@ -38,6 +38,8 @@ type Limiter struct {
 	renewing   chan struct{} // a place for each call of the hook of WithRenewal
 	stoodIn    atomic.Bool   // local has counted failures in the place of locker
 
+	attempts store.AttemptAdmitter // locker, if it can begin an attempt in the call that admits; else nil
+
 	policy atomic.Pointer[policy]
 
 	mu           sync.Mutex // guards what follows, and Reload as a whole

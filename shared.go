@@ -25,6 +25,7 @@ func (l *Limiter) share(s store.Store, o takeover.Options) {
 	if locker := l.shared.Locker(); locker != nil {
 		l.locker = locker
 	}
+	l.attempts, _ = l.locker.(store.AttemptAdmitter)
 }
 
 // unshare closes a store that share was given and that no request has asked.
@@ -32,6 +33,7 @@ func (l *Limiter) unshare() {
 	_ = l.shared.Retire(true) // there is a better error to tell
 	l.shared = nil
 	l.store, l.peeker, l.configurer, l.sizer, l.locker = l.local, l.local, l.local, l.local, l.local
+	l.attempts = nil
 }
 
 // openBackend dials the backend that the Config names, unless it is the memory of

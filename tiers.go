@@ -205,6 +205,7 @@ type basket struct {
 	uses   []*tierUse // beside checks
 	states []store.State
 	by     store.Store // who decided; nil if nobody could
+	early  *early      // the attempt that begins with it, or nil
 
 	who         store.Key     // the address that asks
 	bodyRead    bool          // nobody has to read it to notice that the client left

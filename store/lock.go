@@ -72,7 +72,8 @@ type Attempt struct {
 	Counters []Counter // of the address; all must be open, at most 30
 	Account  Account
 	Reserve  Reserve
-	// Ticket is set by Begin and stands for what is reserved; 0: nothing is.
+	// Ticket is set by Begin and stands for what is reserved; 0: nothing is, so that
+	// an attempt without a verdict need not be settled.
 	Ticket uint64
 }
 
