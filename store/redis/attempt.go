@@ -53,25 +53,35 @@ func (s *Store) askAttempt(ctx context.Context, checks []store.Check, dst []stor
 	if err != nil {
 		return store.Verdict{}, dst, open, err
 	}
-	first, second, begun := strings.Cut(text, "\n")
-	v, states, _, err := decision(first, checks, dst)
-	if err == nil && begun != v.Admitted() {
-		err = errReply(text)
-	}
-	if err == nil && begun {
-		p.reply, err = readLock(second, p, false)
-	}
+	v, states, reply, err := readAttempt(text, checks, dst, p)
 	if err != nil {
 		return store.Verdict{}, dst, open, s.fail(op, badReply{err})
 	}
-	if !begun {
+	if !v.Admitted() {
 		return v, states, open, nil
 	}
-	if p.reply.reserved {
+	if p.reply = reply; reply.reserved {
 		a.Ticket = ticket
 	}
 	lock, err := merged([]*lockPart{p}, len(a.Counters))
 	return v, states, lock, err
+}
+
+// readAttempt reads the reply of attempt.lua. The second part is there if the first
+// one admits.
+func readAttempt(text string, checks []store.Check, dst []store.State, p *lockPart) (v store.Verdict, states []store.State, reply lockReply, err error) {
+	first, second, begun := strings.Cut(text, "\n")
+	v, states, _, err = decision(first, checks, dst)
+	switch {
+	case err == nil && begun != v.Admitted():
+		err = errReply(text)
+	case err == nil && begun:
+		reply, err = readLock(second, p, false)
+	}
+	if err != nil {
+		return store.Verdict{}, dst, lockReply{}, err
+	}
+	return v, states, reply, nil
 }
 
 // together is the call of attempt.lua that makes two.

@@ -142,6 +142,30 @@ func (p *plainLocks) Begin(_ context.Context, a *store.Attempt) (store.LockVerdi
 	return v, nil
 }
 
+func (p *plainLocks) AdmitAttempt(ctx context.Context, checks []store.Check, dst []store.State, a *store.Attempt) (store.Verdict, []store.State, store.LockVerdict, error) {
+	a.Ticket = 0
+	open := store.LockVerdict{Refused: -1}
+	if p.has("an attempt is begun first") {
+		_, _ = p.Begin(ctx, a)
+		a.Ticket = 0
+	}
+	v, states, err := p.Admit(ctx, checks, dst)
+	if err != nil || !v.Admitted() {
+		return v, states, open, err
+	}
+	if p.has("an attempt is never begun") {
+		return v, states, open, nil
+	}
+	lock, err := p.Begin(ctx, a)
+	if !lock.Admitted() && p.has("the locked get their tokens back") {
+		_ = p.Refund(ctx, checks)
+	}
+	if err != nil {
+		return store.Verdict{}, dst, lock, err
+	}
+	return v, states, lock, nil
+}
+
 func (p *plainLocks) Settle(_ context.Context, a *store.Attempt, o store.Outcome) (store.LockVerdict, error) {
 	if p.has("counts in two steps") {
 		p.book.Lock()
@@ -400,6 +424,9 @@ func TestDefectsOfLocksAreFound(t *testing.T) {
 		{"counters are unbounded", "a spray pushes out no lock"},
 		{"a spray frees the locked", "a spray pushes out no lock"},
 		{"counts after close", "a closed store counts no failures"},
+		{"an attempt is never begun", "one call admits and begins"},
+		{"an attempt is begun first", "a refused request begins no attempt"},
+		{"the locked get their tokens back", "who is locked out still pays"},
 	} {
 		t.Run(tt.defect, func(t *testing.T) {
 			t.Parallel()

@@ -31,8 +31,8 @@ type rule struct {
 // rule. Open is called once for each and must return an empty store, or one
 // that shares no bucket with those returned before; Run closes it, and closing
 // it again in a cleanup of the caller's is allowed for. Rules about
-// [store.Peeker], [store.Configurer], [store.Sizer] and [store.Locker] hold only
-// for a store that implements them.
+// [store.Peeker], [store.Configurer], [store.Sizer], [store.Locker] and
+// [store.AttemptAdmitter] hold only for a store that implements them.
 //
 // A failure tells which rule was broken, and why it is one.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
@@ -48,5 +48,5 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 
 func rules() []rule {
 	return slices.Concat(burstRules, refillRules, atomicRules, refundRules, blameRules,
-		bucketRules, limitRules, shadowRules, windowRules, callRules, closeRules, boundRules, lockRules)
+		bucketRules, limitRules, shadowRules, windowRules, callRules, closeRules, boundRules, lockRules, attemptRules)
 }
