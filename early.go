@@ -38,17 +38,21 @@ func (l *Limiter) foresee(t *transit) *early {
 // attempt that this process would refuse by itself, or whose store is away, is left to
 // the stage.
 func (l *Limiter) spend(ctx context.Context, b *basket) (store.Verdict, []store.State, error) {
+	if l.shared != nil { // that the client hangs up is no way past it, see beginLock
+		ctx = context.WithoutCancel(ctx)
+	}
 	e := b.early
-	if e == nil || !l.lockedHere(ctx, e.a).Admitted() {
+	if e == nil || !l.recall.refuses(&e.a.at).Admitted() || !l.lockedHere(ctx, e.a).Admitted() {
 		return l.store.Admit(ctx, b.checks, b.states[:0])
 	}
+	sent := l.recall.now()
 	v, states, lock, err := l.attempts.AdmitAttempt(ctx, b.checks, b.states[:0], &e.a.at)
 	switch {
 	case errors.Is(err, store.ErrNotBegun):
 		err = nil
 	case err == nil && v.Admitted():
 		e.begun, e.verdict, e.a.by = true, lock, l.locker
-		l.recall.begun(&e.a.at, lock)
+		l.recall.begun(&e.a.at, lock, sent)
 	}
 	return v, states, err
 }

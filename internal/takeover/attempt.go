@@ -46,10 +46,10 @@ type beginning struct {
 // both, and nothing has begun.
 func (g *beginning) admit(ctx context.Context, checks []store.Check, dst []store.State) (store.Verdict, []store.State, error) {
 	v, states, lock, err := g.remote.AdmitAttempt(ctx, checks, dst, g.attempt)
-	if errors.Is(err, store.ErrNotBegun) {
-		return v, states, nil
-	}
-	if err == nil && v.Admitted() {
+	switch {
+	case errors.Is(err, store.ErrNotBegun):
+		err = nil
+	case err == nil && v.Admitted():
 		n := len(g.attempt.Counters)
 		if g.attempt.Account.Scope != "" {
 			n++

@@ -43,6 +43,9 @@ type locker struct {
 // attempt that is under way one timeout, and those that come later none.
 func (l *locker) try(ctx context.Context, op string, f func(context.Context) error) error {
 	s := l.s
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
 	c, ok := s.enter()
 	if ok {
 		l.silent.Store(false)
