@@ -301,6 +301,51 @@ func failing(n int) func(guesser) {
 	}
 }
 
+// oneCallReplicas are Limiters on one store that admits and begins in one call.
+func oneCallReplicas(t *testing.T, n int, s *oneCall) []lockReplica {
+	t.Helper()
+	return lockReplicas(t, n, s, func(c *Config) { c.Tiers.Global = perHour(1e6) })
+}
+
+// What this process has locked in the store's place holds when the store is back.
+func TestALockOfAnOutageHoldsBeforeTheOneCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newOneCall()
+		list := oneCallReplicas(t, 2, s)
+		r := list[0]
+		s.away.Store(true)
+		if got := r.told(30, "bob"); got != 10 {
+			t.Errorf("%d guesses told during the outage, want 10", got)
+		}
+		back(t, s.sharedLocks, list...)
+		before := s.together.Load()
+		r.answers(t, 429, elsewhere, "bob", "right", "locked here")
+		r.answers(t, 200, elsewhere, "eve", "right", "not locked")
+		list[1].answers(t, 200, elsewhere, "bob", "right", "by a process that has locked nothing")
+		if got := s.together.Load() - before; got != 2 {
+			t.Errorf("%d calls for both at once, want 2: of those that are not locked here", got)
+		}
+	})
+}
+
+// What the one call has told of locks and callers holds when the store goes away.
+func TestAnOutageKeepsWhatTheOneCallHasTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newOneCall()
+		list := oneCallReplicas(t, 2, s)
+		r, other := list[0], list[1]
+		other.answers(t, 200, home, "bob", "right", "remembered by the store")
+		if got := other.told(30, "bob"); got != 10 {
+			t.Errorf("%d guesses told, want 10", got)
+		}
+		r.answers(t, 429, elsewhere, "bob", "right", "told that it is locked")
+		r.answers(t, 200, home, "bob", "right", "told that it is known")
+		s.away.Store(true)
+		r.answers(t, 429, "192.0.2.61:1", "bob", "right", "locked during the outage")
+		r.answers(t, 200, home, "bob", "right", "known during the outage")
+	})
+}
+
 // Requirement T15: a request that is held holds no place among the failures left.
 func TestAHeldRequestBeginsItsAttemptWhenItIsAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
