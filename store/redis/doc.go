@@ -6,8 +6,9 @@
 //	limiter, err := weir.New(cfg, weir.WithStore(s))
 //
 // A request is one round trip: a script on the server checks all tiers and
-// windows and then spends from all of them or from none. An attempt to sign in is
-// one before the credential is checked and one after. The server's clock
+// windows and then spends from all of them or from none. An attempt to sign in begins
+// in the same script, if the request brings its credential, and is one more after the
+// credential is checked. The server's clock
 // decides, so replicas whose clocks differ agree. What a request of three tiers
 // costs is some 25 to 35 µs of the server's one thread, against 7 to 11 for a GET; a
 // call of the auth lock costs as much, and half a microsecond more for each place
