@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -192,18 +193,37 @@ func TestAHandlerCanHijackWhereTheConnectionCan(t *testing.T) {
 // Scenario D3: a WriteTimeout shorter than the delay must not cost the answer,
 // nor the connection that carries it.
 func TestADelayOutlastsTheWriteTimeout(t *testing.T) {
-	cfg := watched()
-	cfg.AuthLock.Delay = DelayConfig{After: 1, First: Duration(150 * time.Millisecond), Max: Duration(150 * time.Millisecond)}
-	_, http1, http2 := wire(t, cfg, passwordIs("right"), func(s *http.Server) { s.WriteTimeout = 50 * time.Millisecond })
-	for _, s := range []*httptest.Server{http1, http2} {
-		for i := range 3 {
-			if res := attemptAt(t, s, "wrong"); res.StatusCode != 401 {
-				t.Errorf("HTTP/%d, failure %d: %d", res.ProtoMajor, i+1, res.StatusCode)
-			}
-		}
-		if res := attemptAt(t, s, "right"); res.StatusCode != 200 {
-			t.Errorf("then the right password: %d", res.StatusCode)
-		}
+	for _, http2 := range []bool{false, true} {
+		t.Run(map[bool]string{false: "HTTP/1.1", true: "HTTP/2"}[http2], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := watched()
+				cfg.AuthLock.Delay = DelayConfig{After: 1, First: Duration(3 * time.Second), Max: Duration(3 * time.Second)}
+				l := newLimiter(t, cfg, WithAccount(byHeader("Account")))
+				client := piped(t, http2, time.Second, l.Handler(passwordIs("right")))
+				attempt := func(password string, want int) {
+					t.Helper()
+					r, _ := http.NewRequest("POST", "http://ca/api", nil)
+					r.Header.Set("Account", "bob")
+					r.SetBasicAuth("bob", password)
+					res, err := client.Do(r)
+					if err != nil {
+						t.Fatalf("no answer: %v", err)
+					}
+					_ = res.Body.Close()
+					if res.StatusCode != want {
+						t.Errorf("%s: %d, want %d", password, res.StatusCode, want)
+					}
+				}
+				begun := time.Now()
+				for range 3 {
+					attempt("wrong", 401)
+				}
+				if took := time.Since(begun); took < 6*time.Second {
+					t.Errorf("three failures took %v: nothing was delayed", took)
+				}
+				attempt("right", 200)
+			})
+		})
 	}
 }
 

@@ -136,7 +136,7 @@ func answering(l store.LockVerdict, err error) *farAttempts {
 // With on_error "allow" what fails is passed by the caller, uncounted.
 func TestAFailedCallIsAnErrorWhereNobodyCounts(t *testing.T) {
 	bubble(t, Options{Pass: true}, func(t *testing.T, s *Store, remote *far, _ *log) {
-		l := attemptLocker{locker{remote, s}, &farAttempts{far: remote}}
+		l := attemptLocker{&locker{Locker: remote, s: s}, &farAttempts{far: remote}}
 		remote.down()
 		a := guess()
 		_, states, lock, err := l.AdmitAttempt(context.Background(), []store.Check{ask("k", hourly, 1, 1)}, nil, a)
