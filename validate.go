@@ -387,7 +387,7 @@ func (c *Config) validateTiers(f *faults) {
 		validateOverrides(f, path, Limit{tier.Rate, tier.Burst}, tier.Overrides)
 		validateWait(f, path+".max_wait", tier.MaxWait)
 		if tier.Audit {
-			f.add(path+".audit", true, ReasonUnsupported, "this version has no audit sink yet: leave it false")
+			f.add(path+".audit", true, ReasonUnsupported, "this version reports to the audit sink locks only, not what a tier refuses: leave it false")
 		}
 		if tier.Liveness {
 			f.add(path+".liveness", true, ReasonUnsupported, "this version has no liveness yet: leave it false")
@@ -539,7 +539,7 @@ func (c *Config) validateStore(f *faults) {
 	for _, tier := range slices.Sorted(maps.Keys(s.Leases)) {
 		path, lease := "store.leases."+tier, s.Leases[tier]
 		if _, ok := c.tierConfig(tier); !ok {
-			f.add("store.leases", nil, ReasonUnknown, "name tiers: %s", strings.Join(c.tierNames(), ", "))
+			f.add("store.leases", tier, ReasonUnknown, "there is no such tier; name one of: %s", strings.Join(c.tierNames(), ", "))
 		} else if lease < Duration(time.Millisecond) || lease > Duration(time.Minute) {
 			f.add(path, lease, ReasonOutOfRange, "write how long tokens are held, from 1ms to 1m, such as 100ms; leave the tier out for no leases")
 		} else if s.Backend == "memory" {
