@@ -55,8 +55,8 @@ type Config struct {
 	RetryJitter float64 `json:"retry_jitter" yaml:"retry_jitter" toml:"retry_jitter"`
 	// Store says where counts are kept. Reload cannot change its backend.
 	Store StoreConfig `json:"store" yaml:"store" toml:"store"`
-	// Shadow lists tiers that decide, count and log but let the request pass; the
-	// word auth_lock stands for the auth lock.
+	// Shadow lists tiers and windows that decide, count and log but let the request
+	// pass; the word auth_lock stands for the auth lock. Guards have no shadow.
 	Shadow []string `json:"shadow" yaml:"shadow" toml:"shadow"`
 }
 
