@@ -188,9 +188,12 @@ func (l *Limiter) dropScopes(p *policy) {
 func (l *Limiter) Config() Config { return l.policy.Load().given.clone() }
 
 // Close takes the metrics off the registerer, sends home whoever is held for
-// tokens, and lets go the failed answers that the auth lock keeps back, for
-// which it may be passed to http.Server.RegisterOnShutdown. It is for when the server has been shut down; requests that
-// still come are limited as before but never held. Calling it again is
+// tokens, and lets go the failed answers that the auth lock keeps back. It ends
+// what runs for a shared store, and closes one that the Config names; one of
+// [WithStore] stays open. It is for when the server has been shut down: requests
+// that still come are limited as before but never held, and by the process alone
+// where the store is closed. Where held requests are not to delay the shutdown,
+// call it from a function of http.Server.RegisterOnShutdown. Calling it again is
 // harmless. It always returns nil.
 func (l *Limiter) Close() error {
 	l.mu.Lock()
