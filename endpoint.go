@@ -98,11 +98,11 @@ type Endpoint struct {
 	// Status is that of a refusal by a tier or window: 429 (Too Many Requests,
 	// the default) or 503 (Service Unavailable). It changes nothing else; that
 	// of a guard is 503, that of a lock 429, and kind s3 has 503 always. For
-	// ACME it is a choice of clients: acmez repeats after a 503 only, lego tells
+	// ACME it is a choice of clients: acmez repeats after a 503 only, lego 5 tells
 	// its caller how long to wait after a 429 only, and certbot, uacme and
-	// acme-tiny end their run on either. As read, not run: acme.sh repeats after a
-	// 503 only, and cert-manager gives an order up for an hour on any 4xx and comes
-	// back soon after a 5xx.
+	// acme-tiny end their run on either. Not confirmed by a run: acme.sh repeats
+	// after a 503 only, and cert-manager gives an order up for an hour on any 4xx
+	// and comes back soon after a 5xx.
 	Status int `json:"status,omitempty" yaml:"status,omitempty" toml:"status,omitempty"`
 	// Renewals asks the hook of [WithRenewal] about orders that say which
 	// certificate they replace (RFC 9773, section 5). For kind acme. Default
