@@ -227,7 +227,7 @@ func userOf(r *http.Request) (account string, hidden bool) {
 	if len(fields) != 1 {
 		return "", len(fields) > 1
 	}
-	user, _, ok := r.BasicAuth()
+	user, ok := basicUser(r)
 	if ok && user == "" { // a password alone names nobody
 		return "", false
 	}

@@ -41,7 +41,7 @@ type Credential struct {
 func credentialOf(auth string, r *http.Request) (c Credential, ok bool) {
 	switch auth {
 	case AuthBasic:
-		user, _, ok := r.BasicAuth()
+		user, ok := basicUser(r)
 		if user, ok = folded(user, ok); ok {
 			return Credential{ID: user, Account: user}, true
 		}

@@ -27,16 +27,16 @@ var budgets = map[string]budget{
 		"the digits of all fields in one text, and one array for their values"},
 	"one tier, refused": {6, 584, 1, 1, 0,
 		"no copy of the request; the digits and the values of the rate-limit fields and those of the document's: four of 184 bytes; a header of eight fields, as many as a small map holds: two of 400"},
-	"three tiers": {4, 608, 1, 3, 3,
-		"HTTP Basic costs two, its decoded text and the user in it; a lock for each bucket"},
-	"three tiers, windows, guard": {4, 608, 1, 10, 5,
+	"three tiers": {3, 584, 1, 3, 3,
+		"the user of HTTP Basic costs one; a lock for each bucket"},
+	"three tiers, windows, guard": {3, 584, 1, 10, 5,
 		"a lock for each of five counts, and five of the guard: slot taken and given back, and the request's note of it"},
-	"three tiers, windows, auth lock": {8, 1264, 3, 16, 5,
+	"three tiers, windows, auth lock": {6, 1216, 3, 16, 5,
 		"the attempt (480 bytes) and the watch over the answer's status (144), and HTTP Basic is read a second time; eleven locks: begun, asked of two counters and settled, and the notes of request and answer"},
-	"everything": {8, 1264, 3, 21, 5,
+	"everything": {6, 1216, 3, 21, 5,
 		"the sum of the above"},
-	"everything, refused": {8, 616, 1, 5, 1,
-		"HTTP Basic, the fields' digits and values: six of 216 bytes; a header of eight fields: two of 400; refused before the auth lock and the guard: neither is asked; the process ceiling has counted the arrival"},
+	"everything, refused": {7, 592, 1, 5, 1,
+		"HTTP Basic, the fields' digits and values: five of 192 bytes; a header of eight fields: two of 400; refused before the auth lock and the guard: neither is asked; the process ceiling has counted the arrival"},
 }
 
 func TestBudgetOfEveryScenario(t *testing.T) {
