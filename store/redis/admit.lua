@@ -97,15 +97,15 @@ for i = 1, #KEYS do
   local a = 4 * i - 2
   local c = {
     rate = tonumber(ARGV[a]), burst = tonumber(ARGV[a + 1]), ask = tonumber(ARGV[a + 2]),
-    window = false, shadow = false, always = false, prior = false, ahead = false,
     held = 0, last = now, -- as found, set right; of a window, what is used
     base = 0, cost = 0,   -- cost with base, that of earlier checks of the bucket
-    pass = false, spent = false, -- spent: will be written, if anything is
     rest = 0, touch = now,
     tokens = 0, wait = 0, reset = 0,
   }
   checks[i] = c
-  c.window = c.rate < 0
+  if c.rate < 0 then
+    c.window = true
+  end
   local bad = false
   local flags = ARGV[a + 3]
   if flags ~= '0' then
